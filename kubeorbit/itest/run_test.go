@@ -149,7 +149,9 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestBeside lets kube-scheduler and orbit bind pods at once on the same nodes, which the pods of both together fill to four fifths.
+// TestBeside lets kube-scheduler and orbit bind pods at once on the same nodes, which the pods of both together fill to four fifths. All
+// are bound. Either sees what the other has bound only afterwards, and the API server counts no room, so a node may be overfilled; no
+// other rule is broken.
 func TestBeside(t *testing.T) {
 	c := newCluster(t, *nodesFlag)
 	namespace, empty := c.namespace("beside")
@@ -166,7 +168,11 @@ func TestBeside(t *testing.T) {
 	for _, who := range pair {
 		assert.Equal(t, each, c.awaitBound(namespace+"/"+who.name, each, limit(each*len(all)), all...), who.name)
 	}
-	t.Logf("faults: %v", c.faults())
+	faults := c.faults()
+	t.Logf("faults: %v", faults)
+	for _, f := range faults {
+		assert.Equal(t, fit.Over, f.Kind, "%v", f)
+	}
 }
 
 // TestGangsWhenRoomIsShort submits half as many gangs again as there is room for. The nodes are filled, and each gang is bound whole or
