@@ -172,7 +172,7 @@ func (d *Draft) refuseWish(id CapsuleID, b *budgetRecord, healthy int) error {
 // rules of company. A capsule that is not placed changes no node.
 func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 	if d.view.state.protected.Len() > 0 {
-		if _, wish := d.view.state.wishes(c, do); wish {
+		if _, wish := d.view.state.wishes(c, do); wish || d.leaver(do) == nil {
 			if r := d.view.state.shielded(c); r != nil {
 				r.Kind, r.Do, r.At = ErrInfeasible, len(d.log)-d.open, d.view.Revision()
 				return r

@@ -4,6 +4,11 @@ package orbit
 
 // maySurge checks that a move of a capsule that has begun may be a surge.
 func (t *tx) maySurge(c *Evict, e *txCapsule) error {
+	if e.was != nil && t.s.protected.Len() > 0 {
+		if r := t.s.shielded(e.was); r != nil {
+			return t.refuse(*r, e.newest(), "%s", r.Reason)
+		}
+	}
 	at := Rejection{Capsule: c.Capsule, Node: c.From}
 	switch s := e.now.Surge(); {
 	case s != nil:
