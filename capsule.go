@@ -82,6 +82,7 @@ func (c common) shared(last *common) *common {
 type uncommon struct {
 	note       string
 	remains    *Remains
+	surge      *Remains
 	nomination *Nomination
 	borrows    *Nominee
 	// The placements before PlacedBy, as a linked list, newest first.
@@ -109,6 +110,20 @@ func (c *Capsule) Note() string { return c.rare().note }
 // Remains returns an earlier placement of the capsule, or of a former capsule with its id, that may still run; nil:
 // there is none. Until it ends, the capsule begins nowhere.
 func (c *Capsule) Remains() *Remains { return c.rare().remains }
+
+// Surge returns the second instance of a capsule that has surged ([Evict].Surge); nil: there is none. While its
+// [Remains.Surge] is true it is the former instance, which serves until the placement is ready. After that it is the
+// instance that is told to stop, and what of the capsule was placed when it stopped to surge has begun, or [Capsule.Remains]
+// is not nil, too.
+func (c *Capsule) Surge() *Remains { return c.rare().surge }
+
+// surging returns the instance that serves until the placement is ready; nil: the capsule does not surge.
+func (c *Capsule) surging() *Remains {
+	if s := c.rare().surge; s != nil && s.Surge {
+		return s
+	}
+	return nil
+}
 
 // Nomination returns the room that is nominated for the capsule while it is pending. A record of the nomination remains
 // after its end. Nil: the capsule has not been nominated since it was submitted or last placed.
@@ -153,6 +168,27 @@ func (c *Capsule) setRemains(r *Remains) {
 	u := *c.rare()
 	u.remains = r
 	c.setRare(u)
+}
+
+// ended takes out of the record what no longer remains of a placement. The order of the two keeps Remains complete for a
+// capsule that has not begun: it waits for both.
+func (c *Capsule) ended(r *Remains) {
+	u := *c.rare()
+	if u.remains == r {
+		u.remains = nil
+	}
+	if u.surge == r {
+		u.surge = nil
+	}
+	c.setRare(u.ordered(c.Begun))
+}
+
+// ordered moves a second instance that is told to stop to the first place, if that is free and the capsule has not begun.
+func (u uncommon) ordered(begun bool) uncommon {
+	if u.remains == nil && u.surge != nil && !u.surge.Surge && !begun {
+		u.remains, u.surge = u.surge, nil
+	}
+	return u
 }
 
 // setNomination replaces the nomination.
@@ -242,14 +278,16 @@ func (c *Capsule) remember(limit int) {
 }
 
 // stops returns the remains of a capsule that is about to be placed: it still runs there until it has stopped.
-func (c *Capsule) stops() []*Remains {
-	switch {
-	case c.Remains() != nil:
-		return []*Remains{c.Remains()}
-	case c.Begun: // the plan moves it
-		return []*Remains{{Capsule: c.ID, Spec: c.Spec, Node: c.Node}}
+func (c *Capsule) stops() (out []*Remains) {
+	for _, r := range [...]*Remains{c.Remains(), c.Surge()} {
+		if r != nil {
+			out = append(out, r)
+		}
 	}
-	return nil
+	if c.Begun { // the plan moves it
+		out = append(out, &Remains{Capsule: c.ID, Spec: c.Spec, Node: c.Node})
+	}
+	return out
 }
 
 // runsElsewhere reports whether a capsule that is placed again may still run on its former node.
@@ -282,6 +320,8 @@ func (c *Capsule) datable() error {
 		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note(), c.Begun, c.Waits)
 	case c.Adopted && (c.Node == "" || c.Waits && !c.Respecified):
 		return fmt.Errorf("capsule %q was adopted, and is on no node or waits to begin", c.ID)
+	case c.Surge() != nil && (c.surging() != nil && (c.Node == "" || c.Node == c.Surge().Node) || c.surging() == nil && !c.Begun && c.Remains() == nil):
+		return fmt.Errorf("capsule %q on node %q surges from node %q (%v): it is not placed, or is placed there", c.ID, c.Node, c.Surge().Node, c.Surge().Surge)
 	case c.Begun && (c.Waits || c.Remains() != nil) || c.Ready && !c.Begun:
 		return fmt.Errorf("capsule %q: begun is %v, ready is %v, and it waits to begin is %v; these exclude each other", c.ID, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
 	}
@@ -331,9 +371,16 @@ type Remains struct {
 	Left Revision `json:"left"`
 	// Adopted is the [Capsule.Adopted] that the capsule had there.
 	Adopted bool `json:"adopted,omitempty"`
+	// Surge reports that the capsule was moved by a surge ([Evict].Surge), and is still meant to run there until it is ready
+	// where it is placed now. Until then it keeps its room and devices there.
+	Surge bool `json:"surge,omitempty"`
+	// Ready is the [Capsule.Ready] of an instance that surges.
+	Ready bool `json:"ready,omitempty"`
+	// Note is the [Capsule.Note] of an instance that surges.
+	Note string `json:"note,omitempty"`
 }
 
-// same reports whether both are the remains of the same placement, or both are nil.
+// same reports whether both are the remains of the same placement, and both surge or neither; or both are nil.
 func (r *Remains) same(o *Remains) bool {
-	return r == o || r != nil && o != nil && r.Capsule == o.Capsule && r.Since == o.Since
+	return r == o || r != nil && o != nil && r.Capsule == o.Capsule && r.Since == o.Since && r.Surge == o.Surge
 }

@@ -297,6 +297,12 @@ type Evict struct {
 	For CapsuleID `json:"for,omitempty"`
 	// ForGang is the gang for whose members the victim makes way; empty if For is set, or for a move.
 	ForGang GangID `json:"forGang,omitempty"`
+	// Surge makes a move a surge: the capsule runs on, keeps its room and counts as healthy where it is ([Capsule.Surge]),
+	// until it is confirmed Ready where the proposal places it. So no budget forbids it. If it leaves that place before, it
+	// is back where it runs, and not pending. The spec must permit it ([Spec.Surge]), both nodes must confirm
+	// ([Node.Confirms]), and the capsule must be in no gang, must not backfill, and must have no second instance. A capsule
+	// that has not begun is moved without a surge: nothing of it runs.
+	Surge bool `json:"surge,omitempty"`
 }
 
 // recalls reports whether the eviction of c is a recall of a loan: it makes way for the nominee from which c borrows.

@@ -221,6 +221,8 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	}
 	use := d.capsules[c.ID]
 	switch pending := use.what == draftReleased && use.at >= d.open; {
+	case pending && d.leaver(d.log[use.at]) == nil && d.log[use.at].(Evict).From == n.Node.ID:
+		return d.refuse(c.ID, n, "capsule %q surges from node %q, so it cannot be placed there", c.ID, n.Node.ID)
 	case pending:
 	case use.what != draftUntouched:
 		return d.refuse(c.ID, n, "capsule %q is %s by this plan already", c.ID, use.what)
@@ -331,7 +333,8 @@ func (d *Draft) Release(r Release) error {
 		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, which is ready, and does not wait to begin; use Evict to move it", r.Capsule, c.Node)
 	}
 	act := draftReleased
-	if r.Final || d.view.state.Node(c.Node).Node.ends(c) {
+	if r.Final || d.view.state.Node(c.Node).Node.ends(c) || c.surging() != nil { // it is back where it surges from
+
 		act = draftEnded
 	}
 	return d.leave(c, act, r)

@@ -333,13 +333,11 @@ func (d *Draft) describes(id NodeID) *Node {
 	return nil
 }
 
-// stopping returns the remains of capsule c, and all remains on node n, including those that the plan has caused there.
+// stopping returns the remains of capsule c, and all remains on node n that are told to stop, including those that the plan
+// has caused there.
 func (d *Draft) stopping(c *Capsule, n *NodeState) []*Remains {
 	out := c.stops()
-	if n.remains == nil {
-		return out
-	}
-	for _, r := range *n.remains {
+	for r := range n.leaving {
 		if r.Capsule != c.ID {
 			out = append(out, r)
 		}

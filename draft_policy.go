@@ -28,6 +28,10 @@ func (d *Draft) Evict(e Evict) error {
 		return d.refuse(e.Capsule, nil, "capsule %q is %s by this plan already", e.Capsule, use.what)
 	case !c.Placed() || e.From != c.Node || e.Since != c.PlacedAt:
 		return d.refuse(e.Capsule, nil, "capsule %q is not on node %q since revision %d", e.Capsule, e.From, e.Since)
+	case c.surging() != nil:
+		return d.refuse(e.Capsule, nil, "capsule %q surges from node %q; wait until it is ready", e.Capsule, c.Surge().Node)
+	case e.Surge && c.Begun && (!c.Spec.Surge || c.Surge() != nil || c.Gang() != "" || c.Spec.Backfills || e.For != "" || e.ForGang != ""):
+		return d.refuse(e.Capsule, nil, "capsule %q cannot surge: its spec does not permit it, it makes way for others, is in a gang, backfills, or another instance of it has not stopped", e.Capsule)
 	case e.For != "" || e.ForGang != "":
 		if why := d.view.state.outranked(&e, c); why != "" {
 			return d.refuse(e.Capsule, nil, "capsule %q of priority %d does not make way for %s: %s", e.Capsule, c.Spec.Priority, e.cause(), why)
@@ -145,12 +149,12 @@ func (d *Draft) reopen(from int) {
 		return
 	}
 	for _, step := range slices.Backward(steps) {
-		if c := d.view.state.Capsule(step.effect().leaves); c != nil {
+		if c := d.leaver(step); c != nil {
 			d.uncountLeaver(c)
 		}
 	}
 	for i, step := range steps {
-		if c := d.view.state.Capsule(step.effect().leaves); c != nil {
+		if c := d.leaver(step); c != nil {
 			d.countLeaver(c, step, from+i)
 		}
 	}
@@ -168,19 +172,23 @@ func (d *Draft) refuseWish(id CapsuleID, b *budgetRecord, healthy int) error {
 // rules of company. A capsule that is not placed changes no node.
 func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 	if d.view.state.protected.Len() > 0 {
-		if _, wish := d.view.state.wishes(c, do); wish {
+		if _, wish := d.view.state.wishes(c, do); wish || d.leaver(do) == nil {
 			if r := d.view.state.shielded(c); r != nil {
 				r.Kind, r.Do, r.At = ErrInfeasible, len(d.log)-d.open, d.view.Revision()
 				return r
 			}
 		}
 	}
-	if d.view.state.isCovered(c.Spec) {
+	covered := d.leaver(do) != nil && d.view.state.isCovered(c.Spec)
+	if covered {
 		if err := d.keepsBudgets(c, do); err != nil {
 			return err
 		}
 	}
 	charge := d.leavingCharge(c, act)
+	if c.surging() != nil { // it stays placed
+		charge = nil
+	}
 	if use := d.capsules[c.ID]; !c.Placed() {
 		d.use(c.ID, act)
 		d.chargeStep(charge, false)
@@ -189,16 +197,29 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 	}
 	n := d.nodes[d.view.state.Node(c.Node).index]
 	left := d.copies.New(*n)
-	left.loses(c, d.view.state.rev+1)
+	e, _ := do.(Evict)
+	left.loses(c, d.view.state.rev+1, e.surges(c))
 	s := draftStep{node: n, use: d.capsules[c.ID], charge: charge}
 	if err := d.moved(&s, c.ID, c.leaving(n.Node)...); err != nil {
-		d.uncountLeaver(c)
+		if covered {
+			d.uncountLeaver(c)
+		}
 		return err
 	}
 	d.use(c.ID, act)
 	d.chargeStep(charge, false)
 	d.step(s, left, do)
 	return nil
+}
+
+// leaver returns the capsule of the view that a step takes off its node; nil: the step takes none off, or the capsule runs
+// on until it is ready elsewhere (Evict.Surge).
+func (d *Draft) leaver(do Commitment) *Capsule {
+	c := d.view.state.Capsule(do.effect().leaves)
+	if e, evicts := do.(Evict); evicts && c != nil && e.surges(c) {
+		return nil
+	}
+	return c
 }
 
 // LookAs makes the draft show its nodes from the point of view of one capsule, until the next LookAs, Propose or Sync. If the

@@ -214,7 +214,7 @@ func (d *Draft) Rollback(to int) {
 		if d.open = was.open; was.log < len(d.log) {
 			d.forgetCompany(d.log[was.log:])
 			if len(d.missed) > 0 {
-				if c := d.view.state.Capsule(d.log[was.log].effect().leaves); c != nil {
+				if c := d.leaver(d.log[was.log]); c != nil {
 					d.uncountLeaver(c)
 				}
 			}

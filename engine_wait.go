@@ -337,6 +337,9 @@ func (e *Engine) frees(c *Change, f *effect) bool {
 	case f.arrives != "": // it may have ended a nomination
 		return len(p.ties) > 0 || aside && e.view.state.nominations.Len() > 0 || p.placed[f.node]
 	}
+	if c := e.view.state.Capsule(f.heals); aside && c != nil && c.Spec.Surge { // it may have surged, and given room back elsewhere
+		return true
+	}
 	return aside && (f.gives || f.victims || f.describes) // a domain that leaves counts no more for rules Even
 }
 

@@ -140,8 +140,11 @@ func (n *Node) faults() []string {
 }
 
 // health returns the health of a capsule that is placed on the node. A capsule that borrows its room counts as zero,
-// because it may have to leave for the lender.
+// because it may have to leave for the lender. Of a capsule that surges the former instance counts, which serves.
 func (n *Node) health(c *Capsule) health {
+	if s := c.surging(); s != nil {
+		return health{1, btoi(s.Ready)}
+	}
 	alive := btoi(n.State != Lost && c.Borrows() == nil)
 	return health{alive, alive * btoi(c.Ready || !n.Confirms)}
 }
@@ -237,7 +240,7 @@ func (n *NodeState) Free() Resources {
 	}
 	free := n.Node.Capacity.minus(n.used)
 	if n.stops() {
-		for _, r := range *n.remains {
+		for r := range n.leaving {
 			for d, x := range r.Spec.Envelope.Reservation {
 				free[d] = max(free[d], math.MinInt64+x) - x
 			}
@@ -268,7 +271,7 @@ func (n *NodeState) deviceLeft(i int) int {
 		free -= int(n.devices[i])
 	}
 	if n.stops() {
-		for _, r := range *n.remains {
+		for r := range n.leaving {
 			free -= btoi(r.Devices.Has(i)) * r.Spec.Devices.Milli
 		}
 	}

@@ -20,14 +20,37 @@ func (n *NodeState) Remains(yield func(*Remains) bool) {
 	}
 }
 
+// leaving yields the remains on the node that are told to stop, and for which others wait. Those that surge are left out:
+// they run on, and what they take is among what the node has given away.
+func (n *NodeState) leaving(yield func(*Remains) bool) {
+	if n.remains == nil {
+		return
+	}
+	for _, r := range *n.remains {
+		if !r.Surge && !yield(r) {
+			return
+		}
+	}
+}
+
+// firstLeaving returns the first of leaving, nil if there is none.
+func (n *NodeState) firstLeaving() *Remains {
+	for r := range n.leaving {
+		return r
+	}
+	return nil
+}
+
 // loses takes a placed capsule off n, as a plan sees the node after it has released or evicted the capsule at revision
-// at. If the capsule has begun to run, its remains stay on the node, unless the node is lost.
-func (n *NodeState) loses(c *Capsule, at Revision) {
-	n.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
+// at. If the capsule has begun to run, its remains stay on the node, unless the node is lost; if it surges, they keep its room.
+func (n *NodeState) loses(c *Capsule, at Revision, surges bool) {
+	if !surges {
+		n.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
+	}
 	n.borrow(c, -1)
 	n.Capsules--
 	if c.Begun && n.Node.State != Lost {
-		list := n.withRemains(&Remains{Capsule: c.ID, Spec: c.Spec, Node: n.Node.ID, Devices: c.Devices, Since: c.PlacedAt, Left: at})
+		list := n.withRemains(&Remains{Capsule: c.ID, Spec: c.Spec, Node: n.Node.ID, Devices: c.Devices, Since: c.PlacedAt, Left: at, Surge: surges})
 		n.remains = &list
 	}
 }
@@ -40,6 +63,15 @@ func (n *NodeState) withRemains(r *Remains) (list []*Remains) {
 	list = append(list, r)
 	slices.SortFunc(list, func(a, b *Remains) int { return cmp.Or(cmp.Compare(a.Left, b.Left), cmp.Compare(a.Capsule, b.Capsule)) })
 	return list
+}
+
+// remainsWithout returns a new list of remains that lacks r, nil if it is empty.
+func remainsWithout(remains *[]*Remains, r *Remains) *[]*Remains {
+	list := slices.DeleteFunc(slices.Clone(*remains), func(o *Remains) bool { return o == r })
+	if len(list) == 0 {
+		return nil
+	}
+	return &list
 }
 
 // Waits reports whether a capsule of the spec that is placed on these device instances of the node now would have to wait
@@ -76,7 +108,7 @@ func (n *NodeState) mayBeOver(c *Capsule) bool {
 func (n *NodeState) devicesBeside(milli int) (set DeviceSet) {
 	for i := range n.Node.Devices.Count {
 		free := n.DeviceFree(i)
-		for _, r := range *n.remains {
+		for r := range n.leaving {
 			free -= btoi(r.Devices.Has(i)) * r.Spec.Devices.Milli
 		}
 		if free >= milli {
@@ -107,7 +139,7 @@ func (n *NodeState) lacksBeside(asked *Resources) (d int, r *Remains) {
 	}
 	for d, want := range asked {
 		free := n.Node.Capacity[d] - n.used[d]
-		for _, r := range *n.remains {
+		for r := range n.leaving {
 			x := r.Spec.Envelope.Reservation[d]
 			if want > 0 && x > free {
 				return d, r
@@ -125,7 +157,7 @@ func (n *NodeState) fitsBeside(c *Capsule) bool {
 		return false
 	}
 	devices := n.deviceUse()
-	for _, r := range *n.remains {
+	for r := range n.leaving {
 		devices.add(r.Devices, int32(r.Spec.Devices.Milli))
 	}
 	for i, used := range devices {

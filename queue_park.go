@@ -372,6 +372,7 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 		delete(q.parked.placed, node)
 		woken = q.offerEvicting(q.state.Node(node)) || woken
 	}
+	woken = q.offerSurged(c, &f) || woken
 	if !undone && !f.gives {
 		return woken
 	}
@@ -461,6 +462,23 @@ func (q *queue) unparkQueued(tree QueueID) (woken bool) {
 	for t, all := range q.parked.ties {
 		if t.tree != "" {
 			visit(all)
+		}
+	}
+	return woken
+}
+
+// offerSurged is offer for a node on which a capsule has given its room back because it has surged to another one, or has
+// ended meanwhile. The change names the other node.
+func (q *queue) offerSurged(c *Change, f *effect) (woken bool) {
+	own := q.state.Capsule(cmp.Or(f.heals, f.leaves))
+	if own == nil || !own.Spec.Surge {
+		return false
+	}
+	for _, r := range [...]*Remains{own.Remains(), own.Surge()} {
+		if r != nil && !r.Surge && r.Left == c.Revision && r.Node != c.Node {
+			n := q.state.Node(r.Node)
+			woken = q.offer(n) || woken
+			woken = q.hurry(n) || woken
 		}
 	}
 	return woken

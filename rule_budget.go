@@ -187,7 +187,7 @@ func (t *tx) eachHealth(visit func(spec *Spec, before, after health, arrives boo
 			visit(joins, health{}, after, e.arrives)
 			visit(e.now.Spec.membersBeyond(joins), before, after, e.arrives)
 		default:
-			visit(e.now.Spec, before, after, e.arrives)
+			visit(e.now.Spec, before, after, e.arrives && e.now.surging() == nil)
 		}
 	}
 	for i := range t.nodes.entries {

@@ -79,9 +79,12 @@ func (t *tx) awaits(e *txCapsule) (out []*Remains) {
 	if e.now.Remains() != nil {
 		out = append(out, e.now.Remains())
 	}
+	if s := e.now.Surge(); s != nil { // it runs beside the placement, and is the capsule itself
+		out = append(out, s)
+	}
 	if e.now.Waits {
-		for _, r := range t.nodes.find(e.now.Node).remainsAfter() {
-			if r != e.now.Remains() {
+		for r := range t.nodes.find(e.now.Node).now.leaving {
+			if r.Capsule != e.now.ID {
 				out = append(out, r)
 			}
 		}

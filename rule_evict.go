@@ -17,6 +17,9 @@ func (c Evict) check(v *validator) Commitment {
 	if c.For != "" && c.ForGang != "" {
 		v.fail("eviction of capsule %q is for capsule %q and for gang %q; it is for one of them, or a move", c.Capsule, c.For, c.ForGang)
 	}
+	if c.Surge && (c.For != "" || c.ForGang != "") {
+		v.fail("eviction of capsule %q makes way for others, so it cannot surge", c.Capsule)
+	}
 	if c.Since == 0 {
 		v.fail("eviction of capsule %q does not say since when it is placed; take PlacedAt from its record", c.Capsule)
 	}
@@ -75,10 +78,13 @@ func (c Evict) newcomers(s *State) iter.Seq[CapsuleID] {
 // wish reports whether c is a wish to take the capsule off its node.
 func (c Evict) wish(s *State, of *Capsule) bool {
 	if c.For == "" && c.ForGang == "" {
-		return s.misses(of)
+		return s.misses(of) && !c.surges(of)
 	}
 	return !c.recalls(of)
 }
+
+// surges reports whether c lets a placed capsule run on until it is ready elsewhere.
+func (c Evict) surges(of *Capsule) bool { return c.Surge && of.Begun && of.Spec.Surge }
 
 // evict executes an Evict. With For or ForGang the capsule makes way (evictFor); otherwise it is moved: the same
 // proposal places it again.
@@ -93,6 +99,9 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 	at := Rejection{Capsule: c.Capsule, Node: c.From}
 	if e.now.Node != c.From || !t.madeAt(e.now.PlacedAt, c.Since) {
 		return "", t.refuse(at, e.newest(), "capsule %q is not on node %q since revision %d", c.Capsule, c.From, c.Since)
+	}
+	if err := t.refuseSurging(c, e); err != nil {
+		return "", err
 	}
 	n := t.node(c.From)
 	waits := t.waitsToBegin(e, n)
@@ -115,6 +124,14 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 			g.displaced = err
 		}
 	}
+	if c.Surge && e.now.Begun && n.now.Node.State != Lost {
+		if err := t.maySurge(c, e); err != nil && !t.replays {
+			return "", err
+		}
+		t.surge(e)
+		e.now.Changed, e.dirty, e.moves = t.rev, true, true
+		return c.From, nil
+	}
 	e.wished = e.wished || !waits && n.now.Node.State != Lost
 	if e.now.Gang() == "" {
 		t.leave(e)
@@ -136,6 +153,9 @@ func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
 		}
 		t.passed = append(t.passed, t.at)
 		return "", nil
+	}
+	if err := t.refuseSurging(c, e); err != nil {
+		return "", err
 	}
 	if e.now.Gang() != "" {
 		g := t.gang(e.now.Gang())

@@ -243,7 +243,7 @@ func (t *tx) submit(c *Submit, ids []CapsuleID, like Capsule) error {
 			former := e.now
 			former.remember(t.s.limits.PlacementIDs)
 			e.anew, e.former, e.now = e.was != nil, e.slot, like
-			e.now.setRare(uncommon{remains: former.Remains(), earlier: former.rare().earlier})
+			e.now.setRare(uncommon{remains: former.Remains(), surge: former.Surge(), earlier: former.rare().earlier})
 			e.arrives, e.adopted, e.after, e.ends, e.protects, e.failures = false, false, false, false, 0, nil
 		}
 		t.order = max(t.order, t.s.order).next(t.rev) // now, not in publish: a reused id has an entry that may stand before earlier submissions
@@ -359,8 +359,10 @@ func (t *tx) release(c *Release) (NodeID, error) {
 	case !e.now.Placed() && (!c.Final || c.Stopped):
 		return "", t.refuse(at, e.newest(), "capsule %q is not placed", c.Capsule)
 	}
-	from := e.now.Node
+	from, surge := e.now.Node, e.now.surging()
 	switch {
+	case surge != nil && !c.Final: // it runs on where it surges from, so this is no disruption and no failed attempt
+		t.countFailure(e, c.At, false)
 	case c.Stopped:
 		t.countFailure(e, c.At, true)
 		t.endExhausted(e, c)
@@ -375,6 +377,13 @@ func (t *tx) release(c *Release) (NodeID, error) {
 		t.leave(e)
 	}
 	e.now.Changed, e.dirty = t.rev, true
+	switch {
+	case surge == nil:
+	case c.Final:
+		t.endSurge(e)
+	default:
+		t.resume(e)
+	}
 	if e.now.released = c.Final; c.Final {
 		t.finals = true
 		t.end(e)

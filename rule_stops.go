@@ -55,6 +55,9 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 	if c.Stopped {
 		return t.confirmStopped(c, e)
 	}
+	if s := e.now.surging(); s != nil && t.madeAt(s.Since, c.Since) && (c.Ready || c.NotReady) {
+		return t.confirmSurging(c, e, s)
+	}
 	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
 	switch {
 	case !e.now.Placed() || !t.madeAt(e.now.PlacedAt, c.Since):
@@ -86,6 +89,9 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 			c.Capsule, e.now.Node)
 	}
 	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Changed, e.dirty = true, c.Ready, false, t.rev, true
+	if c.Ready {
+		t.endSurge(e)
+	}
 	return e.now.Node, nil
 }
 
@@ -170,6 +176,9 @@ func (l *runLoad) exceeds(n *Node, c *Capsule, names *dimensionNames) *Rejection
 // confirmStopped ends the remains of a placement. Nothing else in the capsule's record changes.
 func (t *tx) confirmStopped(c *Confirm, e *txCapsule) (NodeID, error) {
 	r := e.now.Remains()
+	if s := e.now.Surge(); s != nil && s.Since == c.Since {
+		r = s
+	}
 	if r == nil || !t.madeAt(r.Since, c.Since) {
 		at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
 		if e.now.Placed() && e.now.PlacedAt == c.Since {
@@ -179,10 +188,8 @@ func (t *tx) confirmStopped(c *Confirm, e *txCapsule) (NodeID, error) {
 			"nothing remains of capsule %q from a placement at revision %d: it was not taken off its node, or has stopped there",
 			c.Capsule, c.Since)
 	}
-	n := t.node(r.Node) // not nil: a node with remains cannot leave
-	kept := slices.DeleteFunc(slices.Clone(*n.now.remains), func(o *Remains) bool { return o == r })
-	t.setRemains(n, kept)
-	e.now.setRemains(nil)
+	t.dropRemains(r)
+	e.now.ended(r)
 	return r.Node, nil
 }
 
@@ -191,8 +198,8 @@ func (t *tx) waitsFor(e *txCapsule, n *txNode) *Remains {
 	if r := e.now.Remains(); r != nil {
 		return r
 	}
-	if e.now.Waits && n.now.remains != nil {
-		if r := (*n.now.remains)[0]; r.Left <= e.now.PlacedAt {
+	if e.now.Waits {
+		if r := n.now.firstLeaving(); r != nil && r.Left <= e.now.PlacedAt {
 			return r
 		}
 	}
@@ -204,7 +211,7 @@ func (t *tx) settleWaits() {
 	for i := range t.capsules.entries {
 		if e := &t.capsules.entries[i]; e.places() {
 			n := &t.nodes.find(e.now.Node).now
-			e.now.Waits = n.remains != nil && (e.after || !n.fitsBeside(&e.now))
+			e.now.Waits = n.remains != nil && (e.after && n.firstLeaving() != nil || !n.fitsBeside(&e.now))
 		}
 	}
 }
@@ -226,7 +233,7 @@ func (t *tx) judgeWaits() error {
 		}
 		r := e.now.Remains()
 		if r == nil {
-			r = (*n.now.remains)[0]
+			r = n.now.firstLeaving()
 		}
 		newest, leaves := max(e.newest(), n.newest()), "leaves it by this proposal"
 		if r.Left <= t.s.rev {
@@ -249,6 +256,17 @@ func (t *tx) remain(e *txCapsule, n *txNode) {
 		t.setRemains(n, n.now.withRemains(r))
 	}
 	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Adopted = false, false, false, false
+	e.now.setRare(e.now.rare().ordered(false))
+}
+
+// dropRemains takes remains off their node. If they surge, they give back what they have kept there.
+func (t *tx) dropRemains(r *Remains) {
+	n := t.node(r.Node) // not nil: a node with remains cannot leave
+	n.now.remains, n.dirty, n.stops = remainsWithout(n.now.remains, r), true, true
+	if r.Surge {
+		n.now.gives(r.Spec.Envelope.Reservation, r.Devices, r.Spec.Devices.Milli)
+		n.now.Usage = t.rev
+	}
 }
 
 // setRemains replaces the remains on a node.
@@ -265,8 +283,12 @@ func (t *tx) endAllRemains(n *txNode) {
 		return
 	}
 	for _, r := range *n.now.remains {
+		if r.Surge { // its capsule counts as healthy no longer, so it joins the write-set
+			t.capsule(r.Capsule)
+			t.dropRemains(r)
+		}
 		if e := t.capsules.find(r.Capsule); e != nil {
-			e.now.setRemains(nil)
+			e.now.ended(r)
 		}
 	}
 	t.setRemains(n, nil)
@@ -275,9 +297,12 @@ func (t *tx) endAllRemains(n *txNode) {
 // forgetEnded removes the remains from the record of a capsule that joins the write-set, if an earlier step of the
 // proposal has ended them.
 func (t *tx) forgetEnded(e *txCapsule) {
-	if r := e.now.Remains(); r != nil {
+	for _, r := range [...]*Remains{e.now.Remains(), e.now.Surge()} {
+		if r == nil {
+			continue
+		}
 		if n := t.nodes.find(r.Node); n != nil && (n.now.remains == nil || !slices.Contains(*n.now.remains, r)) {
-			e.now.setRemains(nil)
+			e.now.ended(r)
 		}
 	}
 }
@@ -297,15 +322,17 @@ func (s *State) publishStopped(t *tx) {
 			s.left.Remains = s.rev
 			s.late = 0 // dropReleased visits the records again that it has kept for their remains
 			_, slot := s.findCapsule(r.Capsule)
-			s.capsules.Own(slot, s.owner).capsule.setRemains(nil)
+			s.capsules.Own(slot, s.owner).capsule.ended(r)
 		}
 	}
 }
 
 // remains checks the remains of a capsule, and adds the capsule to the counts of the node on which it runs or stops.
 func (v *verifier) remains(c *Capsule) {
-	node, since, spec, adopted := c.Node, c.claimedAt(), c.Spec, c.Adopted
-	if r := c.Remains(); r != nil {
+	for _, r := range [...]*Remains{c.Remains(), c.Surge()} {
+		if r == nil {
+			continue
+		}
 		n := v.s.Node(r.Node)
 		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec == nil {
 			v.fail("capsule %q has remains on node %q, but the node is not there, is lost, or does not list them", c.ID, r.Node)
@@ -314,23 +341,32 @@ func (v *verifier) remains(c *Capsule) {
 		if r.Spec != c.Spec && r.Left > c.SubmittedAt() && !c.Respecified {
 			v.fail("capsule %q left node %q at revision %d with another spec than it has", c.ID, r.Node, r.Left)
 		}
-		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {
+		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || r == c.Remains() && c.Placed() && c.PlacedAt < r.Left {
 			v.fail(
 				"capsule %q was placed at revision %d, left its node at %d and was placed again at %d: these cannot follow each other",
 				c.ID, r.Since, r.Left, c.PlacedAt)
 		}
 		v.nodes[n.index].remains++
-		if node, since, spec, adopted = r.Node, r.Since, r.Spec, r.Adopted; adopted {
+		since := r.Since
+		if r.Adopted {
 			since = r.Left // it may have grown until then
+		}
+		v.runs(r.Node, r.Spec, since, r.Adopted)
+		if r.Surge {
+			v.nodes[n.index].claim(r.Spec.Envelope.Reservation, r.Devices, r.Spec.Devices.Milli, since, r.Adopted)
 		}
 	}
 	if c.Begun && (!c.Placed() || c.Waits || c.Remains() != nil) || c.Waits && !c.Placed() || c.Ready && !c.Begun || c.Adopted && (!c.Placed() || c.Waits && !c.Respecified) {
 		v.fail("capsule %q on node %q: begun is %v, ready %v and waiting to begin %v; these exclude each other, or it is not placed",
 			c.ID, c.Node, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
 	}
-	if !c.Begun && c.Remains() == nil {
-		return
+	if c.Begun {
+		v.runs(c.Node, c.Spec, c.claimedAt(), c.Adopted)
 	}
+}
+
+// runs adds a capsule to the counts of a node on which it runs, or stops.
+func (v *verifier) runs(node NodeID, spec *Spec, since Revision, adopted bool) {
 	if n := v.s.Node(node); n != nil {
 		r := &v.nodes[n.index]
 		for d, x := range spec.Envelope.Reservation {

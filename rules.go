@@ -32,6 +32,7 @@ var rules = [...]rule{
 	{name: "near", recount: (*verifier).compareNear},
 	{name: "budget", judge: (*tx).judgeBudgets, before: (*State).publishHealth, after: (*State).publishBudgets, recount: (*verifier).budgets},
 	{name: "stops", settle: (*tx).settleWaits, judge: (*tx).judgeWaits, before: (*State).publishStopped},
+	{name: "surge", judge: (*tx).judgeSurges},
 	{name: "gang", judge: (*tx).judgeGangs, recount: (*verifier).compareGangs},
 	{name: "nominate", judge: (*tx).judgeNominations, amid: (*State).publishNominations, recount: (*verifier).nominations},
 	{name: "failures", after: (*State).publishFailures, recount: (*verifier).failures},

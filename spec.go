@@ -105,6 +105,9 @@ type Spec struct {
 	// Movable permits moves: a proposal may take the capsule off its node if it places the capsule on another node
 	// ([Evict]).
 	Movable bool `json:"movable,omitempty"`
+	// Surge permits surges ([Evict].Surge): for the time of a move a second instance runs under the capsule's id, on another
+	// node. It is for services that cannot miss a member, and that have no volume and no address that only one may have.
+	Surge bool `json:"surge,omitempty"`
 	// Ends says that a capsule ends when it is taken off the node on which it runs, as a pod does: it does not return to
 	// pending, and nothing is evicted for it. That holds for an [Evict] to make way, for a [Release] from a node that is
 	// Cordoned or Lost, and for a node that has gone ([RemoveNode]). It does not hold for a capsule that its node's agent has
@@ -330,7 +333,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 		texts([]string{x.Name})
 		number(x.Amount)
 	}
-	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable) + 4*btoi(s.Backfills) + 8*btoi(s.Ends)))
+	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable) + 4*btoi(s.Backfills) + 8*btoi(s.Ends) + 16*btoi(s.Surge)))
 	number(int64(s.Attempts))
 	texts([]string{string(s.Queue)})
 	return b

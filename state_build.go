@@ -183,6 +183,8 @@ type storedCapsule struct {
 	Note string
 	// Remains is what [Capsule.Remains] returns. A Spec of nil stands for the capsule's own.
 	Remains *Remains
+	// Surge is what [Capsule.Surge] returns, as Remains.
+	Surge *Remains
 	// Nomination is what [Capsule.Nomination] returns.
 	Nomination *Nomination
 	// Borrows is what [Capsule.Borrows] returns.
@@ -202,12 +204,15 @@ func (b *stateBuilder) Capsule(r storedCapsule) error {
 	if r.Spec, err = b.share(r.Spec); err != nil {
 		return err
 	}
-	if r.Remains != nil && r.Remains.Spec != nil {
-		own := *r.Remains
+	for _, at := range [...]**Remains{&r.Remains, &r.Surge} {
+		if *at == nil || (*at).Spec == nil {
+			continue
+		}
+		own := **at
 		if own.Spec, err = b.share(own.Spec); err != nil {
 			return err
 		}
-		r.Remains = &own
+		*at = &own
 	}
 	r.Labels = maps.Clone(r.Labels)
 	role, listed := b.members[membership{r.Gang, r.ID}]
@@ -245,7 +250,7 @@ func (b *stateBuilder) capsule(v *validator, r storedCapsule, role uint16) error
 	if err != nil {
 		return fmt.Errorf("capsule %q: %w", c.ID, err)
 	}
-	c.setRare(uncommon{r.Note, r.Remains, r.Nomination, r.Borrows, earlier})
+	c.setRare(uncommon{r.Note, r.Remains, r.Surge, r.Nomination, r.Borrows, earlier})
 	if err := c.datable(); err != nil {
 		return err
 	}
@@ -315,20 +320,38 @@ func (b *stateBuilder) countPlace(c *Capsule) (slot uint32, err error) {
 
 // addRemains puts the remains of a capsule on their node.
 func (b *stateBuilder) addRemains(c *Capsule) error {
-	if c.Remains() == nil {
-		return nil
+	u := *c.rare()
+	for _, at := range [...]**Remains{&u.remains, &u.surge} {
+		if *at == nil {
+			continue
+		}
+		r, err := b.remains(c, **at)
+		if err != nil {
+			return err
+		}
+		*at = r
 	}
-	r := *c.Remains()
+	c.setRare(u)
+	return nil
+}
+
+// remains puts what remains of a capsule on its node, and returns the record of it.
+func (b *stateBuilder) remains(c *Capsule, r Remains) (*Remains, error) {
 	r.Spec = cmp.Or(r.Spec, c.Spec)
 	n := b.tx.nodes.find(r.Node)
 	if n == nil || n.now.Node.State == Lost || r.Since == 0 || r.Since > r.Left || r.Left > b.Revision || r.Devices.Len() != r.Spec.Devices.Count {
-		return fmt.Errorf("capsule %q has impossible remains on node %q: placed at revision %d, left at revision %d, on devices %016b",
+		return nil, fmt.Errorf("capsule %q has impossible remains on node %q: placed at revision %d, left at revision %d, on devices %016b",
 			c.ID, r.Node, r.Since, r.Left, r.Devices)
 	}
 	r.Capsule = c.ID
-	c.setRemains(&r)
 	b.tx.setRemains(n, n.now.withRemains(&r))
-	return nil
+	if !r.Surge {
+		return &r, nil
+	}
+	usage := n.now.Usage
+	err := b.tx.take(n, &r.Spec.Envelope.Reservation, r.Devices, r.Spec.Devices.Milli)
+	n.now.Usage = usage
+	return &r, err
 }
 
 // addLoan adds the capacity that a capsule borrows to the loans on its node, and determines which capsules may borrow

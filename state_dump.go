@@ -91,6 +91,8 @@ type dumpCapsule struct {
 	Respecified bool              `json:"respecified,omitempty"`
 	Remains     *Remains          `json:"remains,omitempty"`
 	FormerSpec  *int              `json:"formerSpec,omitempty"` // the spec of Remains, if it is not Spec
+	Surge       *Remains          `json:"surge,omitempty"`
+	SurgeSpec   *int              `json:"surgeSpec,omitempty"` // the spec of Surge, if it is not Spec
 	Nomination  *Nomination       `json:"nomination,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	SubmitTime  Instant           `json:"submitTime,omitempty"`
@@ -215,7 +217,7 @@ func (d *dumper) capsule(s *State, c *Capsule) {
 	out := &dumpCapsule{
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner(), Gang: c.Gang(), Role: c.inCommon().role, Node: c.Node,
 		Devices: c.Devices, Note: c.Note(), Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination(),
-		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains(), Labels: c.inCommon().labels, SubmitTime: c.SubmitTime(), PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID), Borrows: c.Borrows(), Failures: s.failuresOf(c.ID),
+		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains(), Surge: c.Surge(), Labels: c.inCommon().labels, SubmitTime: c.SubmitTime(), PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID), Borrows: c.Borrows(), Failures: s.failuresOf(c.ID),
 	}
 	for p := c.rare().earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
@@ -223,6 +225,10 @@ func (d *dumper) capsule(s *State, c *Capsule) {
 	if r := c.Remains(); r != nil && r.Spec != c.Spec {
 		former := d.spec(r.Spec)
 		out.FormerSpec = &former
+	}
+	if r := c.Surge(); r != nil && r.Spec != c.Spec {
+		former := d.spec(r.Spec)
+		out.SurgeSpec = &former
 	}
 	d.line(dumpLine{Capsule: out})
 }
@@ -393,14 +399,20 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 			PlaceTime: c.PlaceTime, Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,
 		},
 		Owner: c.Owner, Gang: c.Gang, Labels: c.Labels, SubmitTime: c.SubmitTime,
-		Note: c.Note, Remains: c.Remains, Nomination: c.Nomination, Borrows: c.Borrows, Released: c.Released, Failures: c.Failures,
+		Note: c.Note, Remains: c.Remains, Surge: c.Surge, Nomination: c.Nomination, Borrows: c.Borrows, Released: c.Released, Failures: c.Failures,
 	}
-	if c.FormerSpec != nil {
-		former, err := d.numbered(*c.FormerSpec)
-		if err != nil || c.Remains == nil || former == spec {
-			return errors.Join(err, fmt.Errorf("capsule %q: spec %d of what remains of a former one is its own, or nothing remains", c.ID, *c.FormerSpec))
+	for _, of := range [...]struct {
+		number *int
+		r      *Remains
+	}{{c.FormerSpec, c.Remains}, {c.SurgeSpec, c.Surge}} {
+		if of.number == nil {
+			continue
 		}
-		c.Remains.Spec = former
+		former, err := d.numbered(*of.number)
+		if err != nil || of.r == nil || former == spec {
+			return errors.Join(err, fmt.Errorf("capsule %q: spec %d of what remains of a former one is its own, or nothing remains", c.ID, *of.number))
+		}
+		of.r.Spec = former
 	}
 	now.Earlier = func(yield func(ProposalID, Revision) bool) {
 		for _, p := range c.Earlier {

@@ -273,13 +273,17 @@ func (s *State) Waiting() iter.Seq2[*Capsule, *Remains] {
 // waitingFor yields the placed capsules that may not begin because of remains on a node, and reports whether it has
 // yielded all.
 func (s *State) waitingFor(n *NodeState, yield func(*Capsule, *Remains) bool) bool {
-	for _, r := range *n.remains {
+	for r := range n.leaving {
 		if c := s.Capsule(r.Capsule); c.Placed() && !c.Begun && !yield(c, r) {
 			return false
 		}
 	}
+	first := n.firstLeaving()
+	if first == nil {
+		return true
+	}
 	for c := range s.On(n.Node.ID) {
-		if r := (*n.remains)[0]; c.waitsToBegin(n.Node) && c.Remains() == nil && r.Left <= c.PlacedAt && !yield(c, r) {
+		if c.waitsToBegin(n.Node) && c.Remains() == nil && first.Left <= c.PlacedAt && !yield(c, first) {
 			return false
 		}
 	}

@@ -2,9 +2,12 @@ package orbit
 
 // mayMove reports whether one of the reasons to move a placed capsule off its node n holds: its spec is Movable, a
 // budget covers it, it waits to begin, n is not Ready or has a taint that expels it, or its gang is broken. It does not
-// look at protections. What ends when it leaves its node ([Spec.Ends]) must be Movable. A member of a broken gang may move for that reason alone only if the whole gang leaves, which
+// look at protections. What surges does not move. What ends when it leaves its node ([Spec.Ends]) must be Movable. A member of a broken gang may move for that reason alone only if the whole gang leaves, which
 // the ledger judges (judgeWishes).
 func (s *State) mayMove(c *Capsule, n *NodeState) bool {
+	if c.surging() != nil {
+		return false
+	}
 	if n.Node.ends(c) {
 		return c.Spec.Movable
 	}

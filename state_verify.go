@@ -80,7 +80,11 @@ func (v *verifier) capsules() {
 			v.fail("capsule %q changed at %d, placed at %d: before the first revision or in the future", c.ID, c.Changed, c.PlacedAt)
 		}
 		for p := c.rare().earlier; p != nil; p = p.before {
-			if p.at > max(c.PlacedAt, c.SubmittedAt()) {
+			last := max(c.PlacedAt, c.SubmittedAt())
+			if c.Spec.Surge {
+				last = c.Changed // a surge that was undone is an earlier placement than the one to which the capsule has returned
+			}
+			if p.at > last {
 				v.fail("capsule %q: an earlier placement, at %d, is newer than the last one, at %d, and than its submission", c.ID, p.at, c.PlacedAt)
 			}
 		}

@@ -408,7 +408,7 @@ func (s *sparing) stoppingBeside(n *sparedNode, victim *txCapsule) []*Remains {
 	if !n.n.now.stops() {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(*n.n.now.remains), func(r *Remains) bool {
+	return slices.DeleteFunc(slices.Collect(n.n.now.leaving), func(r *Remains) bool {
 		e := s.t.capsules.find(r.Capsule)
 		return e != nil && e.was != nil && e.was.PlacedAt == r.Since && (e == victim || e.stays)
 	})

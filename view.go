@@ -506,7 +506,7 @@ func (d Diff) Capsules() iter.Seq2[*Capsule, *Capsule] {
 		now.capsules.Diff(&old.capsules, func(_ uint32, was, is *capsuleRecord) bool {
 			if c := &is.capsule; c.ID != "" {
 				before := old.Capsule(c.ID)
-				same := before != nil && before.Changed == c.Changed && before.Submitted == c.Submitted && c.Remains().same(before.Remains())
+				same := before != nil && before.Changed == c.Changed && before.Submitted == c.Submitted && c.Remains().same(before.Remains()) && c.Surge().same(before.Surge())
 				if !same && !yield(before, c) {
 					return false
 				}

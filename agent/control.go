@@ -130,9 +130,16 @@ func workOf(state *orbit.State, id orbit.NodeID) Work {
 			Begun: c.Begun, Ready: c.Ready,
 		})
 	}
-	slices.SortFunc(w.Placed, func(a, b Task) int { return a.compare(b.Instance) })
 	for r := range state.Remains(id) {
+		if r.Surge { // it runs on, as if it were placed there
+			c := state.Capsule(r.Capsule)
+			w.Placed = append(w.Placed, Task{
+				Instance: Instance{r.Capsule, r.Since}, Spec: r.Spec, Labels: c.Labels(), Devices: r.Devices, Note: r.Note, Begun: true, Ready: r.Ready,
+			})
+			continue
+		}
 		w.Leaving = append(w.Leaving, Instance{r.Capsule, r.Since})
 	}
+	slices.SortFunc(w.Placed, func(a, b Task) int { return a.compare(b.Instance) })
 	return w
 }

@@ -153,7 +153,7 @@ func (l *Local) giveBack(ctx context.Context, begun *orbit.Proposal, why error) 
 func (s *Statement) commitments(state *orbit.State, node orbit.NodeID) ([]orbit.Commitment, error) {
 	c := state.Capsule(s.Capsule)
 	placed := c != nil && c.Node == node && c.PlacedAt == s.Since
-	leaving := c != nil && c.Remains() != nil && c.Remains().Node == node && c.Remains().Since == s.Since
+	leaving := c != nil && (s.isOf(c.Remains(), node) || s.isOf(c.Surge(), node)) // what surges runs on, and is not placed there
 	stopped := orbit.Confirm{Capsule: s.Capsule, Since: s.Since, Stopped: true}
 	switch {
 	case !placed && !leaving:
@@ -177,6 +177,11 @@ func (s *Statement) commitments(state *orbit.State, node orbit.NodeID) ([]orbit.
 		return []orbit.Commitment{orbit.Release{Capsule: s.Capsule, Final: true}, stopped}, nil
 	}
 	return []orbit.Commitment{stopped}, nil
+}
+
+// isOf reports whether the statement is about remains on a node; nil: there are none.
+func (s *Statement) isOf(r *orbit.Remains, node orbit.NodeID) bool {
+	return r != nil && r.Node == node && r.Since == s.Since
 }
 
 // submitted returns the revision at which a capsule was submitted, or a little more if more than 2^20 capsules were

@@ -26,7 +26,7 @@ import (
 
 // stored names the folders of testdata, each of which has a ledger and a dump of it. The last one has every kind of commitment and every
 // field of today; the first was written before some of the fields were there.
-var stored = []string{"v1", "v1-2", "v1-3", "v2", "v2-2", "v2-3"}
+var stored = []string{"v1", "v1-2", "v1-3", "v2", "v2-2", "v2-3", "v2-4"}
 
 // counted adds to the oldest dump the failures that today's ledger counts when it reads the log. The version that wrote the dump did not count
 // failures.
@@ -176,6 +176,13 @@ func details(aged int32, propose func(...orbit.Commitment), state func() *orbit.
 		orbit.Submit{IDs: []orbit.CapsuleID{capsule("pod2")}, Spec: &orbit.Spec{Envelope: size(2), Attempts: 3, Ends: true}})
 	propose(orbit.Place{Capsule: capsule("pod"), Node: node("vanishes")})
 	propose(orbit.RemoveNode{Node: node("vanishes"), Gone: true})
+	for _, id := range []string{"from", "to"} {
+		propose(orbit.PutNode{Node: orbit.Node{ID: node(id), Capacity: orbit.Resources{orbit.CPU: 4}, Confirms: true}})
+	}
+	propose(orbit.Submit{IDs: []orbit.CapsuleID{capsule("surges")}, Spec: &orbit.Spec{Envelope: size(2), Movable: true, Surge: true}})
+	propose(orbit.Place{Capsule: capsule("surges"), Node: node("from"), Note: "first"})
+	confirm("surges", orbit.Confirm{Ready: true})
+	propose(orbit.Evict{Capsule: capsule("surges"), From: node("from"), Since: since("surges"), Surge: true}, orbit.Place{Capsule: capsule("surges"), Node: node("to")})
 }
 
 // Stored files are read as they were meant: the state is the one that was dumped then. So is the dump, which restores to the same state.

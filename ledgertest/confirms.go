@@ -240,3 +240,56 @@ func (t *trial) ready(id orbit.CapsuleID, begun, ready bool) {
 		t.Failf("capsule %q has begun: %v, is ready: %v; it must be %v, %v", id, c.Begun, c.Ready, begun, ready)
 	}
 }
+
+// checkSurge moves capsules that run on until they are ready where they are placed.
+func checkSurge(t *trial) {
+	surging := movable(cpu(2))
+	surging.Surge, surging.Group = true, "web"
+	surge := func(id orbit.CapsuleID, to orbit.NodeID) []orbit.Commitment {
+		e := t.evict(id)
+		e.Surge = true
+		return []orbit.Commitment{e, place(id, to)}
+	}
+	runs := func(id orbit.CapsuleID, want orbit.NodeID) {
+		if s := t.capsule(id).Surge(); s == nil || s.Node != want || !s.Surge || t.now().Node(want).Free()[orbit.CPU] != 0 {
+			t.Failf("capsule %q must surge from node %q and keep its room there: %v", id, want, s)
+		}
+	}
+	t.commits(confirming("n", 2), confirming("m", 2), confirming("o", 2), node("plain", 2), submit(surging, "a", "b"), submit(movable(cpu(2)), "still"))
+	t.commits(place("a", "n"), place("b", "m"), place("still", "o"))
+	t.commits(t.serves("a", true), t.serves("b", true), t.serves("still", true))
+	t.commits(budget("web", "web", 2, 0))
+	t.mistakes(append(surge("a", "m"), surge("b", "n")...)...) // each keeps its room until it is ready, so there is none to exchange
+	t.mistakes(surge("still", "plain")...)
+	t.commits(cancel("still"), t.stopsOf("still"))
+	t.breaks("web", 2, 1, t.mistakes(t.move("a", "o")...))
+	t.mistakes(surge("a", "plain")...) // nobody would say that it is ready
+	t.mistakes(surge("a", "n")...)
+	forB := t.evictFor("a", "b")
+	forB.Surge = true
+	t.invalid(forB)
+	t.commits(surge("a", "o")...)
+	runs("a", "n")
+	t.mistakes(t.move("a", "plain")...)
+	t.mistakes(surge("a", "m")...)
+	t.commits(t.begins("a"))
+	t.commits(orbit.Release{Capsule: "a", Stopped: true})
+	t.isOn("a", "n")
+	t.commits(surge("a", "o")...)
+	t.commits(t.begins("a"))
+	runs("a", "n")
+	t.commits(t.serves("a", true))
+	t.remain("n", "a")
+	if s := t.capsule("a").Surge(); s.Surge || t.now().Node("n").Free()[orbit.CPU] != 2 {
+		t.Failf("capsule \"a\" is ready on node \"o\" and must be told to stop on node \"n\": %v", s)
+	}
+	t.mistakes(surge("a", "n")...) // it has not stopped there
+	t.commits(orbit.Confirm{Capsule: "a", Since: t.capsule("a").Surge().Since, Stopped: true})
+	t.commits(surge("b", "n")...)
+	t.commits(t.begins("b"))
+	t.commits(cancel("b"))
+	t.remain("m", "b")
+	t.remain("n", "b") // both are told to stop
+	t.commits(submit(surging, "b"))
+	t.mistakes(place("b", "plain")) // it would begin there beside what has not stopped
+}

@@ -86,6 +86,8 @@ var rules = []rule{
 		"k/k 106884: a place is given away and the agent, who knows better, fails what comes", checkBegins),
 	harness.Define("remains", "", "what is drained or moved begins nowhere else before it has stopped, or its node is lost",
 		"a member of a set runs twice, because the node that it was taken off is slow to stop it", checkRemains),
+	harness.Define("surge", "", "what surges runs on with its room until it is ready elsewhere, and is back there if it fails; then it is told to stop",
+		"a drain ends the only member of a service before the next one is ready; a budget can forbid that, and not help", checkSurge),
 	harness.Define("remains-room", "", "what does not fit beside what has left and still runs waits for all of that, and nothing else does",
 		"k/k 104560, 47867: room of what still stops is free for the one and taken for the other; counting only whom one evicts starts 6 of 4", checkBesideRemains),
 	harness.Define("remains-devices", "26", "the same for each device instance",

@@ -201,6 +201,9 @@ const (
 // work. So that no capsule is moved to a node that is drained later, cordon all nodes before you drain the first of
 // them. Drain begins with the node that has the fewest capsules left, and on each node with the highest priority.
 //
+// A capsule that permits it ([orbit.Spec].Surge) is moved by a surge: it runs on until it is ready at its new place. If that
+// is not possible, it is moved without one.
+//
 // A member of a gang stays in the narrowest domain that it shares with the other placed members, unless the gang's
 // levels are only a preference (Gang.Loose). Drain leaves holds alone, because they end by themselves. It also leaves
 // the capsules of Lost nodes alone, because package lease releases them.

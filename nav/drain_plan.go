@@ -113,15 +113,19 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 	if err, tried := p.tried[c.Gang()]; tried && err == nil {
 		return nil // it is released with its gang
 	}
-	start := p.draft.Checkpoint()
-	why := p.move(c)
-	if why == nil {
-		why = p.propose(start, drainStep{of: c, node: node, moves: true, capsules: []orbit.CapsuleID{c.ID}})
+	start, why := p.draft.Checkpoint(), error(nil)
+	for _, surge := range [...]bool{true, false} {
+		if surge && !c.Spec.Surge {
+			continue
+		}
+		if why = p.move(c, surge); why == nil {
+			why = p.propose(start, drainStep{of: c, node: node, moves: true, capsules: []orbit.CapsuleID{c.ID}})
+		}
+		if why == nil {
+			return nil
+		}
+		p.draft.Rollback(start)
 	}
-	if why == nil {
-		return nil
-	}
-	p.draft.Rollback(start)
 	if !p.mayWait(c) || p.state.Node(c.Node).Node.Schedulable() { // no rule allows a release from a tainted node
 		return why
 	}
@@ -164,8 +168,8 @@ func (p *drainPass) propose(start int, step drainStep) error {
 
 // move evicts a capsule on the draft and places it on the best other node. The caller rolls the draft back after an
 // error.
-func (p *drainPass) move(c *orbit.Capsule) error {
-	if err := p.draft.Evict(orbit.Evict{Capsule: c.ID}); err != nil {
+func (p *drainPass) move(c *orbit.Capsule, surge bool) error {
+	if err := p.draft.Evict(orbit.Evict{Capsule: c.ID, Surge: surge}); err != nil {
 		return err
 	}
 	spec, looked, err := moves.SpecOf(p.state, c)

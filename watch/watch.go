@@ -188,8 +188,10 @@ func (x *Index) file(d orbit.Diff, at orbit.Revision) {
 			}
 			touch(subject{node: c.Node})
 			touch(subject{module: c.Spec.Module})
-			if c.Remains() != nil {
-				touch(subject{node: c.Remains().Node})
+			for _, r := range [...]*orbit.Remains{c.Remains(), c.Surge()} {
+				if r != nil {
+					touch(subject{node: r.Node})
+				}
 			}
 		}
 	}

@@ -10,7 +10,26 @@ import (
 // Away returns a set of moves that takes all these capsules off their nodes, with up to two more moves if no other way is
 // found: a chain or a swap. Nil: none was found. Unlike Room it does not look at other sets, and counts these capsules
 // in Work although there is no choice.
+//
+// Those of these capsules that permit it ([orbit.Spec].Surge) surge, unless the set is only found without.
 func (s *Search) Away(leaving ...*orbit.Capsule) *Found {
+	var surges []orbit.CapsuleID
+	for _, c := range leaving {
+		if c.Spec.Surge && c.Begun && c.Surge() == nil {
+			surges = append(surges, c.ID)
+		}
+	}
+	if len(surges) > 0 {
+		if f := s.away(leaving, surges); f != nil {
+			f.surges = surges
+			return f
+		}
+	}
+	return s.away(leaving, nil)
+}
+
+// away does the work of Away, where some surge.
+func (s *Search) away(leaving []*orbit.Capsule, surges []orbit.CapsuleID) *Found {
 	s.begin()
 	start := s.Draft.Checkpoint()
 	defer s.Draft.Rollback(start)
@@ -18,7 +37,7 @@ func (s *Search) Away(leaving ...*orbit.Capsule) *Found {
 	var queue []homeless
 	for _, c := range leaving {
 		spec, _, err := SpecOf(state, c)
-		if err != nil || !s.mayMove(c) || s.Draft.Evict(orbit.Evict{Capsule: c.ID}) != nil {
+		if err != nil || !s.mayMove(c) || s.Draft.Evict(orbit.Evict{Capsule: c.ID, Surge: slices.Contains(surges, c.ID)}) != nil {
 			return nil
 		}
 		own, n := *c, state.Node(c.Node)

@@ -65,6 +65,8 @@ type Found struct {
 	Work float64
 
 	note string
+	// Those of Moved that run on until they are ready at their new places.
+	surges []orbit.CapsuleID
 }
 
 // fewMoves is the number of moves up to which a search is exact while it has steps.
@@ -89,7 +91,7 @@ func (f *Found) On(draft *orbit.Draft) error {
 	start := draft.Checkpoint()
 	err := func() error {
 		for _, c := range f.Moved {
-			if err := draft.Evict(orbit.Evict{Capsule: c.ID}); err != nil {
+			if err := draft.Evict(orbit.Evict{Capsule: c.ID, Surge: slices.Contains(f.surges, c.ID)}); err != nil {
 				return err
 			}
 		}
