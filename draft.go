@@ -334,7 +334,6 @@ func (d *Draft) Release(r Release) error {
 	}
 	act := draftReleased
 	if r.Final || d.view.state.Node(c.Node).Node.ends(c) || c.surging() != nil { // it is back where it surges from
-
 		act = draftEnded
 	}
 	return d.leave(c, act, r)

@@ -85,6 +85,15 @@ var facts = map[string]struct {
 	}, func(w *freedWorld) {
 		w.commit(orbit.Confirm{Capsule: "more", Since: w.since("more"), Ready: true})
 	}},
+	"a surge is ready": {with(4, func(*orbit.Spec) {}), func(w *freedWorld) {
+		confirms := func(n *orbit.Node) { n.Confirms = true }
+		w.commit(roomOf("n", confirms), roomOf("n2", confirms))
+		w.runs("low", "n", with(4, func(s *orbit.Spec) { s.Movable, s.Surge = true, true }))
+		w.commit(orbit.Confirm{Capsule: "low", Since: w.since("low"), Ready: true})
+		w.commit(orbit.Evict{Capsule: "low", From: "n", Since: w.since("low"), Surge: true}, orbit.Place{Capsule: "low", Node: "n2"})
+	}, func(w *freedWorld) {
+		w.commit(orbit.Confirm{Capsule: "low", Since: w.since("low"), Ready: true})
+	}},
 	"a member by another spec": {urgent, func(w *freedWorld) {
 		w.guarded(nil)
 		w.runs("more", "n2", grown)

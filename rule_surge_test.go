@@ -258,6 +258,10 @@ func TestSurgesAgainstModel(t *testing.T) {
 			back := new(State)
 			require.NoError(t, back.Restore(strings.NewReader(dumpOf(t, s))))
 			require.Equal(t, dumpOf(t, s), dumpOf(t, back))
+			for _, id := range ids {
+				require.Equal(t, surgeText(s, id), surgeText(back, id))
+				require.Equal(t, s.Capsule(id).Surge(), back.Capsule(id).Surge())
+			}
 		}
 	})
 }
@@ -272,7 +276,7 @@ func TestDraftSurges(t *testing.T) {
 	still := surgeSpec()
 	still.Surge = false
 	commit(t, l, Submit{IDs: []CapsuleID{"a", "b"}, Spec: surgeSpec()}, Submit{IDs: []CapsuleID{"still"}, Spec: still})
-	commit(t, l, Place{Capsule: "a", Node: "n1"}, PutBudget{Budget{ID: "web", Group: "web", Expected: 1}})
+	protected := commit(t, l, Place{Capsule: "a", Node: "n1"}, Protect{Capsule: "a", For: time.Minute}, PutBudget{Budget{ID: "web", Group: "web", Expected: 1}})
 	commit(t, l, Confirm{Capsule: "a", Since: snapshotOf(t, l).Capsule("a").PlacedAt, Ready: true})
 	var view View
 	var d Draft
@@ -280,6 +284,11 @@ func TestDraftSurges(t *testing.T) {
 		require.NoError(t, view.Refresh(context.Background(), l, nil, time.Unix(1, 0)))
 		d.Sync(&view)
 	}
+	sync()
+	require.ErrorContains(t, d.Evict(Evict{Capsule: "a", Surge: true}), "protected")
+	_, err := l.Propose(context.Background(), Proposal{Do: []Commitment{Evict{Capsule: "a", From: "n1", Since: protected, Surge: true}, Place{Capsule: "a", Node: "n2"}}})
+	require.ErrorContains(t, err, "protected")
+	commit(t, l, Protect{Capsule: "a", Since: protected})
 	sync()
 	require.ErrorContains(t, d.Evict(Evict{Capsule: "a"}), "budget")
 	require.ErrorContains(t, d.Evict(Evict{Capsule: "a", Surge: true, For: "b"}), "cannot surge")
@@ -293,7 +302,7 @@ func TestDraftSurges(t *testing.T) {
 	d.Rollback(start)
 	require.NoError(t, d.Evict(Evict{Capsule: "a", Surge: true}))
 	require.NoError(t, d.Place(a, on("n2")))
-	_, err := l.Propose(context.Background(), d.Propose())
+	_, err = l.Propose(context.Background(), d.Propose())
 	require.NoError(t, err)
 	sync()
 	require.ErrorContains(t, d.Evict(Evict{Capsule: "a"}), "surges")
