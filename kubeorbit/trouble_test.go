@@ -113,6 +113,9 @@ func TestTrouble(t *testing.T) {
 				c.until("all pods are bound", func() bool { return c.bound("web") == 19 })
 				c.pass(30 * time.Second)
 				c.same()
+				for _, f := range c.faults() { // what was deleted has left the others uneven
+					require.Equal(t, fit.Skew, f.Kind, f.String())
+				}
 				c.kill()
 			})
 		})
