@@ -82,7 +82,7 @@ func (c common) shared(last *common) *common {
 type uncommon struct {
 	note       string
 	remains    *Remains
-	surge      *Remains
+	surge      *Remains // see Capsule.Surge
 	nomination *Nomination
 	borrows    *Nominee
 	// The placements before PlacedBy, as a linked list, newest first.
@@ -111,13 +111,14 @@ func (c *Capsule) Note() string { return c.rare().note }
 // there is none. Until it ends, the capsule begins nowhere.
 func (c *Capsule) Remains() *Remains { return c.rare().remains }
 
-// Surge returns the second instance of a capsule that has surged ([Evict].Surge); nil: there is none. While its
-// [Remains.Surge] is true it is the former instance, which serves until the placement is ready. After that it is the
-// instance that is told to stop, and what of the capsule was placed when it stopped to surge has begun, or [Capsule.Remains]
-// is not nil, too.
+// Surge returns the second instance that a surge ([Evict].Surge) has given to the capsule; nil: there is none. While its
+// [Remains.Surge] is true, the capsule surges: the second instance is the former one, and serves until the capsule is Ready
+// where it is placed. When the surge is over, the second instance is told to stop: the former one, or, if the surge was
+// undone, the one at the other place. If the capsule has not begun and waits for nothing else, that one is listed as
+// [Capsule.Remains] and not here, because the capsule may not begin before it has stopped.
 func (c *Capsule) Surge() *Remains { return c.rare().surge }
 
-// surging returns the instance that serves until the placement is ready; nil: the capsule does not surge.
+// surging returns the former instance, which serves until the capsule is ready where it is placed; nil: the capsule does not surge.
 func (c *Capsule) surging() *Remains {
 	if s := c.rare().surge; s != nil && s.Surge {
 		return s
@@ -170,8 +171,8 @@ func (c *Capsule) setRemains(r *Remains) {
 	c.setRare(u)
 }
 
-// ended takes out of the record what no longer remains of a placement. The order of the two keeps Remains complete for a
-// capsule that has not begun: it waits for both.
+// ended takes r, which has stopped or is lost with its node, out of the record. If that was Remains and the capsule has not begun,
+// a second instance that is told to stop takes the place of Remains, because the capsule has to wait for it, too.
 func (c *Capsule) ended(r *Remains) {
 	u := *c.rare()
 	if u.remains == r {
@@ -183,7 +184,8 @@ func (c *Capsule) ended(r *Remains) {
 	c.setRare(u.ordered(c.Begun))
 }
 
-// ordered moves a second instance that is told to stop to the first place, if that is free and the capsule has not begun.
+// ordered moves a second instance that is told to stop from surge to remains, if remains is free and the capsule has not begun. So
+// whoever asks whether a capsule may begin need look at Remains only.
 func (u uncommon) ordered(begun bool) uncommon {
 	if u.remains == nil && u.surge != nil && !u.surge.Surge && !begun {
 		u.remains, u.surge = u.surge, nil
@@ -277,7 +279,8 @@ func (c *Capsule) remember(limit int) {
 	c.setRare(u)
 }
 
-// stops returns the remains of a capsule that is about to be placed: it still runs there until it has stopped.
+// stops returns where a capsule that is about to be placed may still run until it has stopped: its Remains, its Surge, and the node
+// on which it has begun, if the plan moves it.
 func (c *Capsule) stops() (out []*Remains) {
 	for _, r := range [...]*Remains{c.Remains(), c.Surge()} {
 		if r != nil {
@@ -320,6 +323,7 @@ func (c *Capsule) datable() error {
 		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note(), c.Begun, c.Waits)
 	case c.Adopted && (c.Node == "" || c.Waits && !c.Respecified):
 		return fmt.Errorf("capsule %q was adopted, and is on no node or waits to begin", c.ID)
+	// What surges is placed on another node. A second instance that is told to stop is not in Surge if it could be in Remains (ordered).
 	case c.Surge() != nil && (c.surging() != nil && (c.Node == "" || c.Node == c.Surge().Node) || c.surging() == nil && !c.Begun && c.Remains() == nil):
 		return fmt.Errorf("capsule %q on node %q surges from node %q (%v): it is not placed, or is placed there", c.ID, c.Node, c.Surge().Node, c.Surge().Surge)
 	case c.Begun && (c.Waits || c.Remains() != nil) || c.Ready && !c.Begun:
@@ -371,16 +375,16 @@ type Remains struct {
 	Left Revision `json:"left"`
 	// Adopted is the [Capsule.Adopted] that the capsule had there.
 	Adopted bool `json:"adopted,omitempty"`
-	// Surge reports that the capsule was moved by a surge ([Evict].Surge), and is still meant to run there until it is ready
-	// where it is placed now. Until then it keeps its room and devices there.
+	// Surge reports that these are the former instance of a capsule that surges ([Evict].Surge). It is meant to run on, and keeps
+	// its room and devices, until the capsule is Ready where it is placed now.
 	Surge bool `json:"surge,omitempty"`
-	// Ready is the [Capsule.Ready] of an instance that surges.
+	// Ready reports, while Surge is true, that this instance is ready, as [Capsule.Ready] does of the placed one.
 	Ready bool `json:"ready,omitempty"`
-	// Note is the [Capsule.Note] of an instance that surges.
+	// Note is, while Surge is true, the [Capsule.Note] that the capsule had there.
 	Note string `json:"note,omitempty"`
 }
 
-// same reports whether both are the remains of the same placement, and both surge or neither; or both are nil.
+// same reports whether both are nil, or are remains of the same placement that agree in Surge.
 func (r *Remains) same(o *Remains) bool {
 	return r == o || r != nil && o != nil && r.Capsule == o.Capsule && r.Since == o.Since && r.Surge == o.Surge
 }

@@ -467,8 +467,8 @@ func (q *queue) unparkQueued(tree QueueID) (woken bool) {
 	return woken
 }
 
-// offerSurged is offer for a node on which a capsule has given its room back because it has surged to another one, or has
-// ended meanwhile. The change names the other node.
+// offerSurged is offer and hurry for the node on which the former instance of a capsule has just given its room back, because the
+// capsule is ready at its new place, or was released for good while it surged. The change names only the new place.
 func (q *queue) offerSurged(c *Change, f *effect) (woken bool) {
 	own := q.state.Capsule(cmp.Or(f.heals, f.leaves))
 	if own == nil || !own.Spec.Surge {

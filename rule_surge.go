@@ -1,8 +1,10 @@
 package orbit
 
-// A capsule that surges runs on where it was until it is ready where it is placed now.
+// This file has the rules of surges. A capsule that surges has two instances: the former one keeps running on the node that the
+// capsule has left, and another is to begin where the capsule is placed now. When that one is ready, the former one is told to stop.
 
-// maySurge checks that a move of a capsule that has begun may be a surge.
+// maySurge returns why a move of a capsule that has begun may not be a surge; nil: it may. It judges the protection of the capsule,
+// too, because a surge is no wish, and judgeProtection looks at wishes only.
 func (t *tx) maySurge(c *Evict, e *txCapsule) error {
 	if e.was != nil && t.s.protected.Len() > 0 {
 		if r := t.s.shielded(e.was); r != nil {
@@ -24,7 +26,8 @@ func (t *tx) maySurge(c *Evict, e *txCapsule) error {
 	return nil
 }
 
-// surge takes a capsule off its node by a surge: the node keeps it as remains that surge, with its room and devices.
+// surge takes a capsule off its node, where the former instance runs on. Unlike leave, it gives back neither room nor devices: the
+// node lists the instance among its remains, as one that surges, and it keeps what it takes.
 func (t *tx) surge(e *txCapsule) {
 	n := t.node(e.now.Node)
 	s := &Remains{Capsule: e.now.ID, Spec: e.now.Spec, Node: n.now.Node.ID, Devices: e.now.Devices, Since: e.now.PlacedAt,
@@ -39,8 +42,8 @@ func (t *tx) surge(e *txCapsule) {
 	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Adopted = false, false, false, false
 }
 
-// judgeSurges refuses the placement of a capsule that surges on the node on which it runs, and on one where nobody would say
-// that it is ready.
+// judgeSurges refuses to place a capsule that surges on the node of its former instance. It also refuses a node that does not
+// confirm, because nobody would say there that the capsule is ready, and the surge would not end.
 func (t *tx) judgeSurges() error {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -60,7 +63,7 @@ func (t *tx) judgeSurges() error {
 	return nil
 }
 
-// refuseSurging refuses an eviction of a capsule that surges, nil if it does not.
+// refuseSurging returns the refusal of an eviction whose capsule surges; nil: it does not surge.
 func (t *tx) refuseSurging(c *Evict, e *txCapsule) error {
 	s := e.now.surging()
 	if t.breaks(s != nil) {
@@ -70,7 +73,7 @@ func (t *tx) refuseSurging(c *Evict, e *txCapsule) error {
 	return nil
 }
 
-// confirmSurging executes a Confirm that the instance from which a capsule surges is ready, or not.
+// confirmSurging executes a Confirm that says whether s, the former instance of a capsule that surges, is ready.
 func (t *tx) confirmSurging(c *Confirm, e *txCapsule, s *Remains) (NodeID, error) {
 	n := t.node(s.Node)
 	switch {
@@ -86,7 +89,8 @@ func (t *tx) confirmSurging(c *Confirm, e *txCapsule, s *Remains) (NodeID, error
 	return s.Node, nil
 }
 
-// endSurge tells the instance from which a capsule surges to stop, if there is one. It gives its room back.
+// endSurge ends the surge of a capsule: its former instance gives its room and devices back, and is told to stop. It does nothing
+// if the capsule does not surge.
 func (t *tx) endSurge(e *txCapsule) {
 	if s := e.now.surging(); s != nil {
 		now := *s
@@ -98,7 +102,8 @@ func (t *tx) endSurge(e *txCapsule) {
 	}
 }
 
-// replaceSurge replaces the record of the instance from which a capsule surges.
+// replaceSurge replaces the record of the former instance, on its node and in the capsule. If it is told to stop and the capsule has
+// not begun, the record moves on to Capsule.Remains (ordered).
 func (t *tx) replaceSurge(e *txCapsule, by *Remains) {
 	s, n := e.now.Surge(), t.node(by.Node)
 	n.now.remains = remainsWithout(n.now.remains, s)
@@ -108,8 +113,9 @@ func (t *tx) replaceSurge(e *txCapsule, by *Remains) {
 	e.now.setRare(u.ordered(e.now.Begun))
 }
 
-// resume returns a capsule that has left its node while it surges to the node on which it runs: the surge is undone. An
-// instance that has begun on the other node is told to stop.
+// resume undoes the surge of a capsule that has just left the node on which it was placed. The capsule is placed on the node of its
+// former instance again, since the same revision as before. If an instance has begun on the node that it has left, it
+// becomes Capsule.Surge, and is told to stop.
 func (t *tx) resume(e *txCapsule) {
 	s := e.now.surging()
 	n := t.node(s.Node)

@@ -2,14 +2,14 @@ package claim
 
 import "maps"
 
-// AnnotationLabel and the key of an annotation after it make the label whose value is the annotation's.
+// AnnotationLabel, followed by the key of an annotation, is the label whose value is the value of the annotation.
 const AnnotationLabel = "annotation/"
 
-// PhaseRunning is the phase of a claimed slot whose [Changes] name none.
+// PhaseRunning is the phase that a claimed slot gets if its [Changes] name no other.
 const PhaseRunning = "Running"
 
-// Changes are what a claim changes in its slot when it succeeds. A source makes them in the same atomic step as the
-// claim: whoever sees the slot claimed sees it changed, and a claim that fails changes nothing.
+// Changes are what a successful claim changes in its slot. A source makes them in the same atomic step as the claim: whoever
+// sees that the slot is claimed sees the changes, too, and a claim that fails changes nothing.
 type Changes struct {
 	// Images are the container images that the slot gets, by the name of the container; see [ImageLabel].
 	Images map[string]string
@@ -17,12 +17,12 @@ type Changes struct {
 	Labels map[string]string
 	// Annotations are notes that the slot gets, by key; see [AnnotationLabel]. No Want should depend on them.
 	Annotations map[string]string
-	// Phase is the phase that the slot gets; see [PhaseLabel]. Empty: that in Labels, or else [PhaseRunning].
+	// Phase is the phase that the slot gets; see [PhaseLabel]. Empty: the phase that is among Labels, or [PhaseRunning] if none is.
 	Phase string
 }
 
-// Apply returns the labels of a slot after the changes. It changes neither the labels nor c. If c is nil, it returns
-// the labels themselves.
+// Apply returns the labels that a slot with these labels has after the changes. It changes neither the labels nor c. If c is nil,
+// nothing changes, and the result is not a copy.
 func (c *Changes) Apply(labels map[string]string) map[string]string {
 	if c == nil {
 		return labels
@@ -43,7 +43,7 @@ func (c *Changes) Apply(labels map[string]string) map[string]string {
 	return out
 }
 
-// changes returns the changes that the attempt's request asks for; nil: none.
+// changes returns the changes for which the attempt's request asks; nil: it asks for none.
 func (a *Attempt) changes() *Changes {
 	if a.Request == nil {
 		return nil

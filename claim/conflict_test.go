@@ -18,7 +18,7 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// A request with a conflict returns to the head of the queue and gets the next slot at once, before later requests.
+// A request whose claim has conflicted returns to the head of the queue: it gets the next slot before later requests.
 func TestConflictGoesToTheHead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{Latency: 10 * ms}, "s0", "s1")
@@ -33,7 +33,7 @@ func TestConflictGoesToTheHead(t *testing.T) {
 		a, b, c := r.ask(), r.ask(), r.ask()
 		r.until(3 * ms)
 		s.Add("s2", "s3", "s4")
-		r.until(20 * ms) // both have had their conflicts, and the listing after that shows three more slots
+		r.until(20 * ms) // a and b have had conflicts, and a listing has shown the new slots
 		for i, asked := range []<-chan claim.Result{a, b, c} {
 			assert.Equal(t, fmt.Sprintf("s%d", i+2), got(t, asked).Slot.Name)
 		}
@@ -42,7 +42,7 @@ func TestConflictGoesToTheHead(t *testing.T) {
 	})
 }
 
-// Requests whose conflicts are answered in another order return to the order of their arrival.
+// Requests return to the queue in the order of their arrival, even if their conflicts come in another order.
 func TestConflictsKeepTheirOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, names(8)...)
@@ -72,8 +72,8 @@ func TestConflictsKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// After a conflict a slot is reserved for ReserveFor, however often listings show it. Then it is claimed again without
-// waiting for a poll.
+// After a conflict a slot is reserved for as long as ReserveFor says, however often listings show it as idle. Then it is claimed again
+// at once, without a poll.
 func TestConflictSetsTheSlotAside(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{}, "s0")
@@ -103,7 +103,7 @@ func TestConflictSetsTheSlotAside(t *testing.T) {
 	})
 }
 
-// Another error ends the reservation at once: the slot goes to the next request, and the error to the first.
+// An error that is no conflict ends the reservation at once: the request gets the error, and the next request gets the slot.
 func TestHardErrorFreesTheSlot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{Latency: 10 * ms}, "s0")
@@ -127,13 +127,12 @@ func TestHardErrorFreesTheSlot(t *testing.T) {
 		assert.Equal(t, "s0", typed.Slot.Name)
 		r.until(15 * ms)
 		require.NoError(t, got(t, b).Err)
-		assert.Equal(t, claim.Stats{Claimed: 1, Failed: 1, Listings: 3}, r.Stats(), "at first, because of b, and because of the error")
+		assert.Equal(t, claim.Stats{Claimed: 1, Failed: 1, Listings: 3}, r.Stats(), "listings: at first, because of b, and because of the error")
 	})
 }
 
-// Without reservations the pool believes stale listings, and requests run into conflicts until a listing has caught up.
-// With reservations there are none. The listings are 50, 200 and 300 ms stale. The figures are exact, because the clock
-// is that of a bubble.
+// A pool without reservations believes stale listings, and its claims conflict until a listing has caught up. With reservations no
+// claim conflicts. The listings are 50, 200 and 300 ms stale. The counts are exact, because time in a bubble is virtual.
 func TestConflictsOfAStaleListing(t *testing.T) {
 	scale.Long(t)
 	for _, lag := range []time.Duration{50 * ms, 200 * ms, 300 * ms} {
@@ -150,7 +149,8 @@ func TestConflictsOfAStaleListing(t *testing.T) {
 	}
 }
 
-// staleBurst serves 300 requests with 100 slots. Each slot is used for 2.5 s and given back, and the pool is notified.
+// staleBurst serves 300 requests with 100 slots, and returns what the store has counted. Each request uses its slot for 2.5 s, gives it
+// back and notifies the pool.
 func staleBurst(t *testing.T, lag time.Duration, reserve bool) sim.StoreTally {
 	s := store(&sim.StaleStore{Lag: lag, Latency: 5 * ms}, names(100)...)
 	p := &claim.Pool{Source: s, NotifyDelay: lag}
@@ -178,7 +178,7 @@ func staleBurst(t *testing.T, lag time.Duration, reserve bool) sim.StoreTally {
 	return s.Tally()
 }
 
-// QueueLen counts a request once at every moment from Enqueue to the answer, even while it returns after a conflict.
+// QueueLen is 1 at every moment from the Enqueue of the only request to its answer, even while it returns after a conflict.
 func TestQueueLenIsStable(t *testing.T) {
 	s := store(&sim.StaleStore{}, names(400)...)
 	var conflicts atomic.Int64
@@ -195,14 +195,14 @@ func TestQueueLenIsStable(t *testing.T) {
 		runtime.Gosched()
 	}
 	require.Zero(t, p.Snapshot().QueueLen)
-	require.Equal(t, int64(400), conflicts.Load(), "it wavered")
+	require.Equal(t, int64(400), conflicts.Load(), "QueueLen was 0 before the answer")
 	require.NoError(t, (<-answer).Err)
 	assert.Zero(t, p.Snapshot().QueueLen)
 	assert.Equal(t, uint64(399), p.Stats().Conflicts)
 }
 
-// A request that ended in flight does not return to the queue when its claim conflicts: nothing is polled and no slots
-// are ordered for it.
+// A request that has ended while its claim was in flight does not return to the queue when the claim conflicts. So the source is not
+// listed for it again, and ScaleUp orders no slots.
 func TestTheDeadDoNotComeBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := store(&sim.StaleStore{Latency: 100 * ms}, "s0")

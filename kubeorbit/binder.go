@@ -62,7 +62,7 @@ func (r *run) act(ctx context.Context, from orbit.Revision) error {
 	}
 }
 
-// catchUp begins what is to be done in a state whose history is not known.
+// catchUp begins all that a state asks for. It stands in for follow when the changes up to that state are no longer to be had.
 func (b *binder) catchUp(ctx context.Context, state *orbit.State) {
 	for c := range state.Capsules() {
 		switch {
@@ -81,7 +81,7 @@ func (b *binder) follow(ctx context.Context, ch *orbit.Change) {
 		b.do(func() { b.begin(ctx, do.Capsule) })
 	case orbit.Evict:
 		b.do(func() { b.evict(ctx, do.Capsule, cmp.Or(string(do.For), string(do.ForGang))) })
-	case orbit.Confirm, orbit.RemoveNode: // nothing else ends a wait: it is for others to stop there
+	case orbit.Confirm, orbit.RemoveNode: // a placement waits for others to stop on its node, and only these say that they have
 		b.wake(ctx, ch.Node)
 	}
 }
@@ -95,8 +95,8 @@ func (b *binder) do(task func()) {
 	})
 }
 
-// idle lets another task have the slot of this one while it waits. Otherwise requests that are refused for long would hold all
-// slots, and nothing else would be bound.
+// idle gives the slot of a task to another while the task waits. Otherwise requests that are refused for long would hold all slots,
+// and nothing else would be bound.
 func (b *binder) idle(wait func() bool) bool {
 	<-b.slots
 	defer func() { b.slots <- struct{}{} }()
@@ -123,8 +123,8 @@ func (b *binder) wait(node orbit.NodeID, id orbit.CapsuleID) {
 	b.waiting[node][id] = true
 }
 
-// begin says that a placed capsule is about to run, and binds its pod. While others have to stop on the node first, it is
-// put off; if others have overfilled the node, the capsule is placed anew.
+// begin says that a placed capsule is about to run, and binds its pod. If others have to stop on the node first, begin leaves it
+// waiting, and wake tries again; if others have overfilled the node, the capsule is released, to be placed anew.
 func (b *binder) begin(ctx context.Context, id orbit.CapsuleID) {
 	for ctx.Err() == nil {
 		state, err := b.ledger.Snapshot(ctx)
@@ -145,12 +145,12 @@ func (b *binder) begin(ctx context.Context, id orbit.CapsuleID) {
 		case errors.Is(err, errBound):
 			return
 		case errors.Is(err, orbit.ErrConflict):
-		case rejection != nil && rejection.Dimension != "":
+		case rejection != nil && rejection.Dimension != "": // the node is overfilled
 			err := b.propose(ctx, state, orbit.Release{Capsule: id, From: c.Node, At: now()})
 			if err == nil || !errors.Is(err, orbit.ErrConflict) {
 				return
 			}
-		default:
+		default: // others have to stop first
 			b.nominate(ctx, id, c.Node)
 			return
 		}
@@ -160,7 +160,7 @@ func (b *binder) begin(ctx context.Context, id orbit.CapsuleID) {
 // errBound says that a capsule is being bound already.
 var errBound = errors.New("it is being bound")
 
-// claim says that a capsule begins, and then that its bind is under way.
+// claim confirms in the ledger that a capsule begins, and then notes that its bind is under way. The error is errBound if it is already.
 func (b *binder) claim(ctx context.Context, state *orbit.State, c *orbit.Capsule) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -175,7 +175,8 @@ func (b *binder) claim(ctx context.Context, state *orbit.State, c *orbit.Capsule
 	return err
 }
 
-// bound notes that the bind of a capsule has ended. If it has failed, the capsule may have been placed anew already.
+// bound notes that the bind of a capsule has ended, and begins the capsule again: after a failure it may have been placed anew
+// already, and the begin of that placement was refused with errBound.
 func (b *binder) bound(ctx context.Context, id orbit.CapsuleID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,9 +185,9 @@ func (b *binder) bound(ctx context.Context, id orbit.CapsuleID) {
 	b.do(func() { b.begin(ctx, id) })
 }
 
-// bind binds a pod. A failed bind is tried again. Whether it really failed is read from the pod. After Tries the capsule is
-// pending again, as a failure of the node. The API server binds a pod once only, so a bind that comes late harms nothing:
-// the mirror finds out where the pod is.
+// bind binds a pod. After an error it reads from the pod whether the bind has failed, and then tries again. After Tries failures the
+// capsule is given back, and the node has the blame. An error without an answer about the pod is no failure. The API
+// server binds a pod once only, so a bind that comes late harms nothing: the mirror finds out where the pod is.
 func (b *binder) bind(ctx context.Context, c *orbit.Capsule) {
 	defer b.bound(ctx, c.ID)
 	name := podOf(c.ID)
@@ -224,7 +225,7 @@ func (b *binder) bind(ctx context.Context, c *orbit.Capsule) {
 	}
 }
 
-// giveBack says that a capsule does not run although it should: it is pending again, and its node avoided for a while.
+// giveBack releases a capsule whose bind has failed: it is pending again, and its node is avoided for a while.
 func (b *binder) giveBack(ctx context.Context, c *orbit.Capsule) {
 	state, err := b.ledger.Snapshot(ctx)
 	if err != nil {
@@ -234,13 +235,13 @@ func (b *binder) giveBack(ctx context.Context, c *orbit.Capsule) {
 		return
 	}
 	err = b.propose(ctx, state, orbit.Release{Capsule: c.ID, From: c.Node, Stopped: true, At: now()})
-	if err != nil && !errors.Is(err, orbit.ErrConflict) { // a conflict: it is not there any more
+	if err != nil && !errors.Is(err, orbit.ErrConflict) { // a conflict: it has left the node meanwhile
 		b.log.Error("kubeorbit: a failed bind is not recorded", "pod", c.ID, "error", err)
 	}
 }
 
-// evict deletes the pod of a capsule that was taken off its node. If its bind had not reached the API server, nothing runs,
-// and it waits again.
+// evict deletes the pod of a capsule that was taken off its node, after a bind that is under way has ended. If the pod turns out not
+// to be bound, nothing runs: evict then confirms that the capsule has stopped, and the pod waits again.
 func (b *binder) evict(ctx context.Context, id orbit.CapsuleID, cause string) {
 	b.mu.Lock()
 	underWay := b.binding[id]
@@ -284,7 +285,7 @@ func (b *binder) evict(ctx context.Context, id orbit.CapsuleID, cause string) {
 				return
 			}
 		}
-		if ctx.Err() == nil && !apierrors.IsNotFound(err) { // what is gone meanwhile is found so by the next look
+		if ctx.Err() == nil && !apierrors.IsNotFound(err) { // a pod that is gone: the next Get says so
 			b.log.Warn("kubeorbit: an evicted pod is not deleted yet", "pod", id, "error", err)
 		}
 		if !b.idle(func() bool { return send.Pause(ctx, wait) }) {

@@ -158,7 +158,7 @@ func (m *mirror) start(ctx context.Context) error {
 			UpdateFunc: func(was, is any) { w.changed(nameOf(is), was, is) },
 			DeleteFunc: func(o any) {
 				name := nameOf(o)
-				if gone, ok := o.(cache.DeletedFinalStateUnknown); ok { // a list has shown that it is gone
+				if gone, ok := o.(cache.DeletedFinalStateUnknown); ok { // the watch has missed the deletion, and a list has shown it
 					o = gone.Obj
 				}
 				w.changed(name, o, nil)
@@ -279,8 +279,8 @@ func (m *mirror) Claim(namespace, name string) (*corev1.PersistentVolumeClaim, *
 	return claim, get[corev1.PersistentVolume](m.volumes, types.NamespacedName{Name: claim.Spec.VolumeName})
 }
 
-// load fills the empty ledger: the nodes and budgets, then the pods, whose selections are all known before, so that each pod gets its
-// groups at once. It returns the revision after which the engines begin.
+// load fills the empty ledger, with nodes and budgets first, and then with pods. Before the first pod it knows the selections of all,
+// so that each pod gets its groups at once. It returns the revision after which the engines begin.
 func (m *mirror) load(ctx context.Context) (orbit.Revision, error) {
 	var known, pods []key
 	for _, o := range m.nodes.List() {
@@ -299,7 +299,7 @@ func (m *mirror) load(ctx context.Context) (orbit.Revision, error) {
 		if err != nil {
 			return 0, err
 		}
-		for _, k := range keys { // gangs are counted before the first of their pods is submitted
+		for _, k := range keys { // the pods of a gang are counted before the first of them is submitted
 			if p := get[corev1.Pod](m.pods, k.name); k.kind == ofPod && p != nil {
 				_, _ = m.wanted(state, k, p)
 			}
@@ -350,7 +350,8 @@ func (m *mirror) retry(k key, err error) {
 // every returns the time between two comparisons of everything.
 func (m *mirror) every() time.Duration { return cmp.Or(m.Compare, 5*time.Minute) }
 
-// compareAll queues all objects and all that have a record, and ends the capsules of which nobody knows a pod.
+// compareAll queues all objects of the API server, all that the mirror knows, and all nodes and budgets in the ledger. It ends the
+// capsules that belong to no known pod.
 func (m *mirror) compareAll(ctx context.Context) error {
 	m.queue.AddAfter(key{kind: everything}, m.every())
 	for kind, store := range map[kind]cache.Store{ofNode: m.nodes, ofBudget: m.budgets, ofPod: m.pods} {

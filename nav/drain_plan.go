@@ -114,7 +114,7 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 		return nil // it is released with its gang
 	}
 	start, why := p.draft.Checkpoint(), error(nil)
-	for _, surge := range [...]bool{true, false} {
+	for _, surge := range [...]bool{true, false} { // without a surge only if it cannot move by one
 		if surge && !c.Spec.Surge {
 			continue
 		}
@@ -166,8 +166,8 @@ func (p *drainPass) propose(start int, step drainStep) error {
 	return nil
 }
 
-// move evicts a capsule on the draft and places it on the best other node. The caller rolls the draft back after an
-// error.
+// move evicts a capsule on the draft, by a surge if asked, and places it on the best other node. The caller rolls the draft back
+// after an error.
 func (p *drainPass) move(c *orbit.Capsule, surge bool) error {
 	if err := p.draft.Evict(orbit.Evict{Capsule: c.ID, Surge: surge}); err != nil {
 		return err

@@ -35,7 +35,7 @@ func ok(t *testing.T, args ...string) string {
 	return out
 }
 
-// fails runs a command that must fail with a status, and returns what it says.
+// fails runs a command that must fail with the wanted status, and returns the problems that it prints.
 func fails(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	status, _, problems := call(t, args...)
@@ -43,7 +43,7 @@ func fails(t *testing.T, want int, args ...string) string {
 	return problems
 }
 
-// small makes a ledger with three marks, the first of them in a checkpoint, and returns its folder.
+// small makes a ledger with three marks in a new folder, which it returns. A checkpoint has the first mark, the log the others.
 func small(t *testing.T) string {
 	dir := t.TempDir()
 	l, err := diskledger.Open(dir, diskledger.Options{})
@@ -59,8 +59,7 @@ func small(t *testing.T) string {
 	return dir
 }
 
-// stored returns a copy of a folder that a release has stored, and the state in it. The newest has every kind of commitment and
-// record.
+// stored returns a copy of the ledger that a release has stored in the folder of this name, and the dump of its state.
 func stored(t *testing.T, name string) (dir, state string) {
 	from := filepath.Join("..", "diskledger", "testdata", name)
 	dir = filepath.Join(t.TempDir(), "ledger")
@@ -70,7 +69,8 @@ func stored(t *testing.T, name string) (dir, state string) {
 	return dir, string(dump)
 }
 
-// The commands print, verify and compact a folder. A folder that is in use, and one without a ledger, are refused and not changed.
+// The commands state, verify and compact do what they say to a folder. Every command refuses a folder without a ledger, and leaves it
+// as it is; verify refuses a folder that is in use.
 func TestCommands(t *testing.T) {
 	dir := small(t)
 	log := "file:" + dir
@@ -99,7 +99,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// Each entry is a comment with its index, writer, revision and place, followed by its changes.
+// print shows each entry as a comment with its index, writer, revision and place, followed by its changes.
 func TestPrint(t *testing.T) {
 	dir := t.TempDir()
 	l, err := diskledger.Open(dir, diskledger.Options{})
@@ -128,7 +128,7 @@ func TestPrint(t *testing.T) {
 $`, ok(t, "print", "file:"+dir))
 }
 
-// Folders of all versions are read. Reading changes nothing in them.
+// Folders of both versions of the format are read, copied and compacted. Reading changes nothing in them.
 func TestVersions(t *testing.T) {
 	for _, name := range []string{"v1-3", "v2"} {
 		dir, want := stored(t, name)
@@ -158,7 +158,8 @@ func content(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// Damage ends every command with the name of the file and the place. What was to get a copy of it stays empty.
+// Every command refuses a damaged folder, says in which file and where the damage is, and changes nothing. The target of a copy is
+// not even made.
 func TestDamage(t *testing.T) {
 	for _, name := range []string{"00000002.checkpoint", "00000002.log"} {
 		dir := small(t)
@@ -180,7 +181,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// What a killed process has not finished is counted, and not read.
+// What a killed process has left of an unfinished write is counted, and not read as an entry.
 func TestUnfinishedWrite(t *testing.T) {
 	dir := small(t)
 	file, err := os.OpenFile(filepath.Join(dir, "00000002.log"), os.O_APPEND|os.O_WRONLY, 0)
@@ -190,7 +191,8 @@ func TestUnfinishedWrite(t *testing.T) {
 	require.Contains(t, ok(t, "verify", "file:"+dir), "\n4 bytes of an unfinished write\nverify: ok\n")
 }
 
-// A log with a ledger in it is no target, however empty the ledger is.
+// copy refuses a target that has a ledger already, even one without any entry; a target that is the source; and a source without a
+// ledger.
 func TestCopyRefused(t *testing.T) {
 	from := "file:" + small(t)
 	empty := t.TempDir()
@@ -208,7 +210,7 @@ func TestCopyRefused(t *testing.T) {
 	require.Contains(t, fails(t, notDone, "copy", "file:"+t.TempDir(), "file:"+t.TempDir()), "there is no ledger")
 }
 
-// An interrupted copy is no ledger for anybody, and is redone when that is asked for.
+// Every command refuses the target of an interrupted copy, until copy -redo has made it whole.
 func TestCopyInterrupted(t *testing.T) {
 	from, want := stored(t, "v2")
 	to := t.TempDir()
@@ -216,7 +218,7 @@ func TestCopyInterrupted(t *testing.T) {
 	redone(t, "file:"+from, "file:"+to, want)
 }
 
-// interrupt begins a copy, and ends it after some entries.
+// interrupt begins a copy, and cancels it at its third part.
 func interrupt(t *testing.T, from, to string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -239,7 +241,7 @@ func interrupt(t *testing.T, from, to string) {
 	require.NoError(t, errors.Join(source.Close(), target.Close()))
 }
 
-// redone checks that a log has an unfinished copy, and copies to it again.
+// redone checks that every command refuses a log with an unfinished copy, and that copy -redo makes it whole.
 func redone(t *testing.T, from, to, want string) {
 	for _, command := range []string{"print", "state", "verify", "compact"} {
 		require.Contains(t, fails(t, unsound, command, to), "a copy to this log was not finished")
@@ -261,7 +263,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Addresses are read as the documentation says. Passwords are not printed.
+// Addresses are parsed as the documentation says, and printed without passwords.
 func TestAddresses(t *testing.T) {
 	for text, want := range map[string]struct {
 		address
@@ -282,7 +284,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// What an address that cannot be read has in it is not printed, because it may be a password.
+// No part of an address that cannot be parsed is printed, because it may be a password.
 func TestWrongAddresses(t *testing.T) {
 	for _, text := range []string{"postgres://me:se?secret@h/db", "postgresql:me:secret@h", "postgres//me:secret@h", "etcd:http://user:secret@host", "etcd:/,http://user:secret@host", "me:secret@h", "secret", "", "Etcd:secret"} {
 		_, err := parse(text)
@@ -292,13 +294,13 @@ func TestWrongAddresses(t *testing.T) {
 	}
 }
 
-// At each tick a line says what is being done.
+// At each tick one line says what is being done, if anything is.
 func TestProgress(t *testing.T) {
 	var out strings.Builder
 	ticks := make(chan time.Time)
 	p := start(&out, ticks)
 	ticks <- time.Time{} // nothing is being done
-	ticks <- time.Time{} // the one before has been handled
+	ticks <- time.Time{} // once this is received, the tick before has been handled
 	p.begin("reading", 9)
 	ticks <- time.Time{}
 	ticks <- time.Time{}

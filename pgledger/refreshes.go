@@ -17,16 +17,16 @@ import (
 // Refreshes is a [lease.Refreshes] for [lease.Keeper.Refreshes], through which all processes on a ledger share the refreshes
 // of their leases. Its methods may be called from any goroutine. Their errors wrap orbit.ErrUnavailable.
 //
-// A token is a row with a counter, which each refresh raises. No clock of the server decides anything: a process that has
-// seen no other count for as long as the token lasts, by its own clock, deletes the row, provided that the count is still the
-// same. The token has ended when the row is gone. So clocks of servers and processes need not agree, and may be set.
+// A token is a row with a counter, which each refresh raises. A process that has seen the same count for as long as the token lasts
+// deletes the row, unless the count has changed by then; with the row, the token has ended. That time is measured by the
+// clock of the process, so clocks of servers and processes need not agree.
 //
-// After an outage of the server no count has changed, because nobody could refresh anything. So a process ends a token only if
-// it has also seen the count unchanged, and the server at work, throughout the last quarter of that time. The results of Keep
-// and Left are so short that the caller asks in time.
+// While the server is down, nobody can refresh a token, so an unchanged count says nothing. So a process ends a token only if it has
+// also read the same count again and again during the last quarter of that time. Keep and Left return less than the token
+// lasts, so that callers ask early enough for that.
 //
-// Rows that were not refreshed for a week by the clock of the server are deleted; they are of terms that other ones have
-// replaced.
+// One thing is left to the clock of the server: rows that were not refreshed for a week are deleted. Normally nobody asks about them,
+// because another term has replaced theirs; a server's clock that is set ahead by a week ends living tokens, too.
 type Refreshes struct {
 	log *Log
 	now func() time.Time
@@ -44,15 +44,16 @@ type sighting struct {
 	lasts time.Duration
 	// since is when the first statement that has read this count was answered, and newest is when the last one began.
 	since, newest time.Time
-	// steady is the beginning of the present run of statements that have read this count with no long pause between them.
+	// steady is when the present run began: the statements up to the last one that have read this count, without a long pause
+	// (mostGap) between two of them.
 	steady time.Time
-	// until is the time before which no process ends the token; zero: this process has not seen the count change.
+	// until is the time before which no process ends the token. Zero: unknown, because this process has not seen the count change.
 	until time.Time
 }
 
 const (
-	// mostGap, as a part of the time that a token lasts, is the longest pause in a run, and leastRun the length of a run
-	// after which a token may be ended.
+	// A pause in a run is at most the time that the token lasts, divided by mostGap. A token may be ended once a run has lasted for that
+	// time, divided by leastRun.
 	mostGap, leastRun = 2, 4
 	sweepEvery        = time.Hour
 )
@@ -86,8 +87,8 @@ func (r *Refreshes) Begin(ctx context.Context, ttl time.Duration) (string, error
 	return token, err
 }
 
-// sweep deletes the rows of tokens that nobody has kept for a week, and about which nobody asks any more: those of terms that
-// were replaced by others of the same lease. It does so at most once an hour.
+// sweep deletes the rows of tokens that nobody has kept for a week, and forgets the sightings of tokens about which this process asks no
+// more. Both are left over when a term is replaced by another of the same lease. It does so at most once an hour.
 func (r *Refreshes) sweep(ctx context.Context) error {
 	now := r.now()
 	r.mu.Lock()
@@ -95,7 +96,7 @@ func (r *Refreshes) sweep(ctx context.Context) error {
 	if due {
 		r.swept = now
 		for id, s := range r.seen {
-			if now.Sub(s.newest) > mostGap*s.lasts+sweepEvery {
+			if now.Sub(s.newest) > 2*s.lasts+sweepEvery {
 				delete(r.seen, id)
 			}
 		}
@@ -123,14 +124,15 @@ func (r *Refreshes) Keep(ctx context.Context, tokens []string) ([]time.Duration,
 	return out, nil
 }
 
-// Left implements [lease.Refreshes]. It promises a quarter of the time that a token lasts at most.
+// Left implements [lease.Refreshes]. It promises at most a quarter of the time that a token lasts, and then the caller asks again. So
+// there is a run of statements that is long enough to end the token.
 func (r *Refreshes) Left(ctx context.Context, tokens []string) ([]time.Duration, error) {
 	ids, at := r.parse(tokens)
 	out := make([]time.Duration, len(tokens))
 	var silent, beats []int64
 	err := r.read(ctx, r.log.sql.readTerms, []any{r.log.id, ids}, func(id int64, s *sighting, began time.Time) {
 		for _, i := range at[id] {
-			out[i] = max(1, min(s.until.Sub(began), s.lasts/leastRun)) // 1 ns: it lives, and that is all
+			out[i] = max(1, min(s.until.Sub(began), s.lasts/leastRun)) // 1 ns: it lives, but nothing is promised
 		}
 		if now := r.now(); now.Sub(s.since) >= s.lasts && now.Sub(s.steady) >= s.lasts/leastRun {
 			silent, beats = append(silent, id), append(beats, s.beats)
@@ -167,15 +169,15 @@ func (r *Refreshes) parse(tokens []string) (ids []int64, at map[int64][]int) {
 	return ids, at
 }
 
-// read runs a statement that returns ids, counts and durations of tokens, notes them, and calls each for every one of them
-// with the time at which the statement began.
+// read runs a statement that returns ids, counts and durations of tokens, and notes what it has read. Then it calls each for every
+// token, with the time at which the statement began and with the lock held.
 func (r *Refreshes) read(ctx context.Context, sql string, args []any, each func(id int64, s *sighting, began time.Time)) error {
 	type row struct{ id, beats, lasts int64 }
 	var rows []row
 	began := r.now()
 	err := r.log.rows(ctx, sql, args, func(from pgx.Rows) error {
 		var w row
-		var durable string
+		var durable string // the statement has this column for its effect only
 		if err := from.Scan(&w.id, &w.beats, &w.lasts, &durable); err != nil {
 			return err
 		}
@@ -194,13 +196,13 @@ func (r *Refreshes) read(ctx context.Context, sql string, args []any, each func(
 	return nil
 }
 
-// note notes what a statement has read of a token. If the count has risen since the statement before, that was after the
-// statement before had begun, and no process ends the token until it has seen the new count for as long as the token lasts.
-// The caller must hold the lock.
+// note notes what a statement has read of a token. If the count is higher than in the statement before, the refresh came after that
+// one had begun. A process ends the token only when it has seen the new count for as long as the token lasts, so the token
+// lives for at least that long from the beginning of the statement before. The caller must hold the lock.
 func (r *Refreshes) note(id, beats int64, lasts time.Duration, began, answered time.Time) *sighting {
 	s := r.seen[id]
 	switch {
-	case s == nil || beats < s.beats:
+	case s == nil || beats < s.beats: // a lower count: this answer has been overtaken by a newer one
 		s = &sighting{since: answered, steady: answered}
 		r.seen[id] = s
 	case beats > s.beats:
@@ -212,11 +214,11 @@ func (r *Refreshes) note(id, beats int64, lasts time.Duration, began, answered t
 	return s
 }
 
-// end ends tokens whose counts have not changed, and calls each for those that it has ended.
+// end ends those of the tokens whose counts are still these beats, and calls each for every one that it has ended.
 func (r *Refreshes) end(ctx context.Context, ids, beats []int64, each func(id int64)) error {
 	err := r.log.rows(ctx, r.log.sql.endTerms, []any{r.log.id, ids, beats}, func(from pgx.Rows) error {
 		var id int64
-		var durable string
+		var durable string // as in read
 		if err := from.Scan(&id, &durable); err != nil {
 			return err
 		}
@@ -229,7 +231,8 @@ func (r *Refreshes) end(ctx context.Context, ids, beats []int64, each func(id in
 	return nil
 }
 
-// refreshError returns the error of a statement that has failed. Its effect is not known, and does not matter to the caller.
+// refreshError returns the error of a statement that has failed. It is always orbit.ErrUnavailable, even if the statement may have had
+// an effect: after an error the caller believes nothing of a token, and a repetition does no harm.
 func refreshError(err error) error {
 	if !errors.Is(err, orbit.ErrUnavailable) {
 		err = nothingDone(err)

@@ -14,15 +14,15 @@ type Weighted struct {
 	Score orbit.Score
 }
 
-// WeightedSum adds up scores, values and ties alike, each multiplied by its weight. If all terms run from 0 to 1, as
-// building blocks do, the weights have a clear meaning.
+// WeightedSum adds up the values of scores, and likewise their ties, each multiplied by its weight. If all terms run from 0 to 1,
+// as the building blocks of this package do, a weight is the most that its term can add.
 type WeightedSum []Weighted
 
-// Score returns the sum.
+// Score returns the sums of the weighted values and of the weighted ties.
 func (s WeightedSum) Score(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	for _, term := range s {
 		v, t := term.Score.Score(node, report, spec)
-		value += float64(term.Weight * v) // rounded here on every processor, as in Bound
+		value += float64(term.Weight * v) // float64 makes all processors round the product, as in Bound
 		tie += float64(term.Weight * t)
 	}
 	return value, tie
@@ -55,7 +55,7 @@ type drawer interface {
 	Draw(decision uint64) (drawn orbit.Score, draws bool)
 }
 
-// Draw calls Draw of the terms that draw lots, and returns the sum with their results.
+// Draw returns the sum in which each term that draws lots is replaced by what it has drawn; draws is false if no term draws.
 func (s WeightedSum) Draw(decision uint64) (drawn orbit.Score, draws bool) {
 	var sum WeightedSum
 	for i, term := range s {
@@ -75,7 +75,7 @@ func (s WeightedSum) Draw(decision uint64) (drawn orbit.Score, draws bool) {
 func (s WeightedSum) Version() (version uint64) {
 	for _, term := range s {
 		if v, ok := term.Score.(Versioned); ok {
-			version = version*0x9e3779b97f4a7c15 + v.Version() // the golden ratio, as an odd multiplier
+			version = version*0x9e3779b97f4a7c15 + v.Version() // 2^64 divided by the golden ratio: odd, and it spreads the bits
 		}
 	}
 	return version

@@ -26,8 +26,9 @@ func propose(ledger orbit.Ledger, do ...orbit.Commitment) {
 	}
 }
 
-// Twelve nodes are divided among three schedulers. One dies, and its nodes go to the others at once. It comes back and
-// gets its share by handoffs: Groups asks the owners for nodes, they answer, and the nodes change their owners.
+// Twelve nodes are divided among three schedulers. Scheduler c gives up its lease, and its nodes go to the others at once. When it
+// comes back, it gets its share by handoffs: Groups asks the owners for nodes, the owners agree in their next passes, and
+// Groups then ends the handoffs.
 func ExampleGroups() {
 	ctx := context.Background()
 	ledger := constellation(12)
@@ -70,7 +71,7 @@ func ExampleGroups() {
 	// a has 4  b has 4  c has 4  grouped 0, moved 0, handoffs under way 0, ended 4
 }
 
-// One scheduler with more work than its group has capacity for, in each of the modes.
+// Scheduler a has more work than its group of nodes has capacity for. The mode decides whether it may use the nodes of b, too.
 func ExamplePartitionLedger() {
 	for _, mode := range []shard.Mode{shard.Strict, shard.Soft, shard.Shared} {
 		ledger := constellation(4)

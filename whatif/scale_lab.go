@@ -14,19 +14,20 @@ import (
 // unit is what is placed together or not at all: a capsule, or all waiting members of a gang.
 type unit struct {
 	members []*orbit.Capsule
-	// The domains in one of which the members of a gang have to be, as requirements; nil: anywhere.
+	// The domains for the members of a gang, as requirements: all members have to be in the same one of them. Nil: anywhere.
 	domains []*orbit.Predicate
-	// It has to be in a domain of a level, and there is none.
+	// The members have to be in one domain, and no node is in any.
 	nowhere bool
 }
 
-// unitsOf returns the units of what waits, in the order in which it waits.
+// unitsOf returns the units of those waiting capsules for which of is true, in the order in which they wait; nil: of all. A gang is
+// left out whole if of is false for one of its waiting members.
 func unitsOf(state *orbit.State, of func(*orbit.Capsule) bool, kinds []NodeKind) (out []*unit) {
-	gangs, left := map[orbit.GangID]*unit{}, map[orbit.GangID]bool{}
+	gangs, leftOut := map[orbit.GangID]*unit{}, map[orbit.GangID]bool{} // the empty id stands for capsules in no gang
 	for _, c := range state.Pending() {
 		id := c.Gang()
 		if of != nil && !of(c) {
-			left[id] = true
+			leftOut[id] = true
 			continue
 		}
 		if u := gangs[id]; u != nil && id != "" {
@@ -37,7 +38,7 @@ func unitsOf(state *orbit.State, of func(*orbit.Capsule) bool, kinds []NodeKind)
 		gangs[id] = u
 		out = append(out, u)
 	}
-	out = slices.DeleteFunc(out, func(u *unit) bool { id := u.members[0].Gang(); return id != "" && left[id] })
+	out = slices.DeleteFunc(out, func(u *unit) bool { id := u.members[0].Gang(); return id != "" && leftOut[id] })
 	for id, u := range gangs {
 		if g := state.Gang(id); g != nil {
 			u.gang(state, g, kinds)
@@ -46,7 +47,8 @@ func unitsOf(state *orbit.State, of func(*orbit.Capsule) bool, kinds []NodeKind)
 	return out
 }
 
-// gang prepares the unit of a gang. Members of a gang that runs have to be where it runs.
+// gang prepares the unit of a gang. If some members are placed already, the specs of the others keep them in the domain of those;
+// otherwise the unit gets the domains from which to choose.
 func (u *unit) gang(state *orbit.State, g *orbit.GangState, kinds []NodeKind) {
 	if g.Total() > 0 {
 		for i, c := range u.members {
@@ -62,7 +64,7 @@ func (u *unit) gang(state *orbit.State, g *orbit.GangState, kinds []NodeKind) {
 		}
 		u.nowhere = u.domains == nil
 	}
-	// Newcomers of one spec follow each other in a search.
+	// moves.Search.Room wants newcomers of one spec next to each other.
 	number := map[*orbit.Spec]int{}
 	for _, c := range u.members {
 		if _, ok := number[c.Spec]; !ok {
@@ -72,6 +74,7 @@ func (u *unit) gang(state *orbit.State, g *orbit.GangState, kinds []NodeKind) {
 	slices.SortStableFunc(u.members, func(a, b *orbit.Capsule) int { return cmp.Compare(number[a.Spec], number[b.Spec]) })
 }
 
+// addDomains adds the domains of a level in which there are nodes, or will be if a node of one of the kinds joins.
 func (u *unit) addDomains(state *orbit.State, level string, kinds []NodeKind) {
 	seen := map[string]bool{"": true}
 	add := func(n *orbit.Node) {
@@ -88,7 +91,7 @@ func (u *unit) addDomains(state *orbit.State, level string, kinds []NodeKind) {
 	}
 }
 
-// where returns the domains to try.
+// where returns the domains to try. A nil domain in the result means anywhere.
 func (u *unit) where() []*orbit.Predicate {
 	if len(u.domains) > 0 || u.nowhere {
 		return u.domains
@@ -96,23 +99,24 @@ func (u *unit) where() []*orbit.Predicate {
 	return []*orbit.Predicate{nil}
 }
 
-// in returns the members with specs that keep them in a domain. All has the specs that were made before.
-func (u *unit) in(domain *orbit.Predicate, all map[domainSpec]*orbit.Spec) []*orbit.Capsule {
+// in returns the members with specs that keep them in a domain; nil: such a spec would have too many requirements. Made has the specs
+// that were made before, and gets the new ones.
+func (u *unit) in(domain *orbit.Predicate, made map[domainSpec]*orbit.Spec) []*orbit.Capsule {
 	if domain == nil {
 		return u.members
 	}
 	out := make([]*orbit.Capsule, len(u.members))
 	for i, c := range u.members {
 		key := domainSpec{c.Spec, domain.Key, domain.Values[0]}
-		spec := all[key]
+		spec := made[key]
 		if spec == nil {
 			bound := *c.Spec
 			bound.Require = append(slices.Clone(bound.Require), *domain)
 			var err error
-			if spec, err = bound.Share(); err != nil { // too many requirements
+			if spec, err = bound.Share(); err != nil {
 				return nil
 			}
-			all[key] = spec
+			made[key] = spec
 		}
 		own := *c
 		own.Spec = spec
@@ -121,35 +125,40 @@ func (u *unit) in(domain *orbit.Predicate, all map[domainSpec]*orbit.Spec) []*or
 	return out
 }
 
+// domainSpec is the key of a spec that was made from another to keep capsules in a domain.
 type domainSpec struct {
 	spec          *orbit.Spec
 	level, domain string
 }
 
-// lab is a constellation to plan on, and the plan.
+// lab is a ledger of its own to try a plan on, and the plan.
 type lab struct {
 	ctx    context.Context
 	ledger orbit.MemoryLedger
 	view   orbit.View
 	draft  orbit.Draft
 	engine place.Indexed
-	stays  func(*orbit.Capsule) bool
+	stays  func(*orbit.Capsule) bool // as moves.Search.Stays
 	specs  map[domainSpec]*orbit.Spec
-	// What has got a place or another one, in this order.
+	// The capsules that were placed or moved, in this order. One that is moved later is in it again.
 	placed []orbit.CapsuleID
 	// How many more capsules may move, and how many steps the search for moves may take.
 	moves, steps int
-	// Searches for moves that have found nothing.
+	// The specs for which there is no room, so that nobody looks again: of a unit's first member, even by moves (makeRoom); or of a
+	// capsule that leaves a node, without others' moves (isFull).
 	stuck map[*orbit.Spec]bool
-	work  *int
+	// Counts the work of all labs that serve one question.
+	work *int
 }
 
+// newLab returns a lab that begins with a state.
 func newLab(ctx context.Context, state *orbit.State, work *int) (*lab, error) {
 	l := &lab{ctx: ctx, specs: map[domainSpec]*orbit.Spec{}, stuck: map[*orbit.Spec]bool{}, work: work}
 	l.ledger.Start, l.engine.Score = state, score.MostAllocated{}
 	return l, l.sync()
 }
 
+// sync makes the view and the draft show the newest state of the lab's ledger.
 func (l *lab) sync() error {
 	if err := l.ctx.Err(); err != nil {
 		return err
@@ -165,7 +174,7 @@ func (l *lab) sync() error {
 	return nil
 }
 
-// settle commits the plan in the lab.
+// settle commits the plan in the lab's ledger.
 func (l *lab) settle() error {
 	p := l.draft.Propose()
 	if len(p.Do) == 0 {
@@ -177,7 +186,7 @@ func (l *lab) settle() error {
 	return l.sync()
 }
 
-// place gives a unit a place, without moves. It reports false, and leaves the draft as it was, if there is none.
+// place gives a unit a place, without moves. If there is none, it reports false and leaves the draft as it was.
 func (l *lab) place(u *unit) bool {
 	for _, domain := range u.where() {
 		if l.placeAll(u.in(domain, l.specs)) {
@@ -187,6 +196,7 @@ func (l *lab) place(u *unit) bool {
 	return false
 }
 
+// placeAll places all of these capsules, or none. It reports false if one has no place, or if there are no capsules (unit.in).
 func (l *lab) placeAll(members []*orbit.Capsule) bool {
 	start, placed := l.draft.Checkpoint(), len(l.placed)
 	for _, c := range members {
@@ -201,7 +211,7 @@ func (l *lab) placeAll(members []*orbit.Capsule) bool {
 	return len(members) > 0
 }
 
-// makeRoom gives a unit a place by moves of others.
+// makeRoom gives a unit a place by moves of others. It reports false if it finds no moves, or may not search or move any more.
 func (l *lab) makeRoom(u *unit) bool {
 	for _, domain := range u.where() {
 		members := u.in(domain, l.specs)
@@ -225,6 +235,7 @@ func (l *lab) makeRoom(u *unit) bool {
 	return false
 }
 
+// search returns a search for moves on the draft that may take so many steps.
 func (l *lab) search(steps int) *moves.Search {
 	return &moves.Search{Draft: &l.draft, Engine: &l.engine, Stays: l.stays, Most: min(l.moves, 16), Steps: steps, Note: "scaled"}
 }

@@ -7,11 +7,12 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Away returns a set of moves that takes all these capsules off their nodes, with up to two more moves if no other way is
-// found: a chain or a swap. Nil: none was found. Unlike Room it does not look at other sets, and counts these capsules
-// in Work although there is no choice.
+// Away returns a set of moves that takes all of these capsules off their nodes; nil: none was found. If they do not all fit
+// elsewhere, up to two others move, too, in a chain or a swap. Unlike Room, Away does not go on to sets with still more moves.
+// Work includes these capsules, although they have to leave in any case.
 //
-// Those of these capsules that permit it ([orbit.Spec].Surge) surge, unless the set is only found without.
+// All of these capsules that permit it ([orbit.Spec].Surge) surge. If no such set is found, none of them does: what surges keeps its
+// room, which another of them may need.
 func (s *Search) Away(leaving ...*orbit.Capsule) *Found {
 	var surges []orbit.CapsuleID
 	for _, c := range leaving {
@@ -28,7 +29,7 @@ func (s *Search) Away(leaving ...*orbit.Capsule) *Found {
 	return s.away(leaving, nil)
 }
 
-// away does the work of Away, where some surge.
+// away is Away with a given choice of the capsules that surge.
 func (s *Search) away(leaving []*orbit.Capsule, surges []orbit.CapsuleID) *Found {
 	s.begin()
 	start := s.Draft.Checkpoint()
@@ -54,4 +55,5 @@ func (s *Search) away(leaving []*orbit.Capsule, surges []orbit.CapsuleID) *Found
 	return nil
 }
 
+// size returns the Size of a capsule on the node that it leaves.
 func size(state *orbit.State, h *homeless) float64 { return Size(h.Capsule, state.Node(h.Node).Node) }

@@ -21,7 +21,7 @@ import (
 type Search struct {
 	// Draft must be synced. A search leaves it unchanged.
 	Draft *orbit.Draft
-	// Engine chooses the nodes of capsules that fit on one as it is; it excludes the nodes that Excluded does. Required.
+	// Engine chooses a node for a capsule that fits without moves of others. It has to exclude the nodes that Excluded does. Required.
 	Engine orbit.PlacementEngine
 	// Excluded reports whether capsules of a spec may not be placed on a node; nil: they may be on all.
 	Excluded func(*orbit.NodeState, *orbit.Spec) bool
@@ -29,13 +29,13 @@ type Search struct {
 	Stays func(*orbit.Capsule) bool
 	// Most is how many capsules may move at most.
 	Most int
-	// Steps bounds the work of one search: about so many nodes, capsules and sets of capsules are looked at, and for sets of more than
-	// three moves as many again. 0: 200,000.
+	// Steps bounds the work of one search: it looks at about so many nodes, capsules and sets of capsules. The search for sets of more
+	// than three moves, which Room does last, may take as many again. 0: 200,000.
 	Steps int
 	// Note is kept with each placement of a capsule that moves.
 	Note string
-	// Allows reports whether a set of moves is allowed, given as one proposal; nil: it is if the ledger takes the proposal and
-	// no group becomes more uneven by it. Set it where the moves are to be made by several proposals.
+	// Allows reports whether a set of moves is allowed; it gets the set as one proposal. Nil: the ledger has to take that proposal,
+	// and no group may become more uneven by it. Set Allows if the moves are to be made by several proposals.
 	Allows func(orbit.Proposal) bool
 
 	steps int
@@ -46,11 +46,11 @@ type Search struct {
 	hoped bool
 }
 
-// Seat is a capsule, the spec by which it is placed, and where.
+// Seat is the place of a capsule: a newcomer, or one that moves.
 type Seat struct {
 	// Of is the capsule, with the spec by which it is placed.
 	Of *orbit.Capsule
-	// Node is the index of the node, and Devices are the instances there.
+	// Node is the index of the node, and Devices are the device instances there.
 	Node    int
 	Devices orbit.DeviceSet
 }
@@ -65,14 +65,14 @@ type Found struct {
 	Work float64
 
 	note string
-	// Those of Moved that run on until they are ready at their new places.
+	// Those of Moved that surge: they run on until they are ready at their new places.
 	surges []orbit.CapsuleID
 }
 
-// fewMoves is the number of moves up to which a search is exact while it has steps.
+// fewMoves is the largest number of moves for which a search finds the best set, while it has steps left.
 const fewMoves = 3
 
-// Size returns which part of its node a capsule takes, in the dimension in which that is most.
+// Size returns the part of its node that a capsule takes, 0 to 1, in the dimension in which that part is largest.
 func Size(c *orbit.Capsule, n *orbit.Node) (part float64) {
 	for d, takes := range c.Spec.Envelope.Reservation {
 		if takes > 0 {
@@ -108,6 +108,7 @@ func (f *Found) On(draft *orbit.Draft) error {
 	return err
 }
 
+// on places the capsule on the draft. The note is for capsules that move, so a newcomer gets none.
 func (s *Seat) on(draft *orbit.Draft, note string) error {
 	if !s.Of.Placed() {
 		note = ""
@@ -123,18 +124,20 @@ func (f *Found) Before(o *Found) bool {
 // homeless is a capsule that needs a node.
 type homeless struct {
 	*orbit.Capsule
-	// The node that it has left, by index; -1: it comes anew.
+	// The node that it has left, by index; -1: it is a newcomer.
 	left int
 	// The nodes that it may go to, by index; nil: all.
 	within []int32
 }
 
-// Room returns the best set of moves after which the newcomers have room, on these nodes; nil nodes: on any. Newcomers of
-// one spec follow each other. The best set has the fewest moves, and among as many the least work. While steps last, that
-// is exact for up to three moves, with two exceptions: only those capsules move that are on the nodes to which others
-// go, so a rule [orbit.Apart] over larger domains is no reason for a move; and of devices that are shared only one choice
-// is tried for each set. More than three moves are found if the capsules that leave a node fit elsewhere as it is. Nil:
-// no set was found.
+// Room returns the best set of moves after which the newcomers have room on the nodes with the indexes within; nil within: on any.
+// The best set has the fewest moves, and among as many the least work. Nil: no set was found. Newcomers of one spec have to
+// stand next to each other.
+//
+// While steps last, no better set of up to three moves exists than the one returned, with two exceptions. A capsule moves only if
+// another goes to its node, so none moves out of a rack because a rule [orbit.Apart] keeps the newcomer out of that rack. And of
+// shared devices Room tries only one choice of instances with each set. It finds a set of more than three moves only if the
+// capsules that make room for a newcomer all fit on other nodes without further moves.
 func (s *Search) Room(newcomers []*orbit.Capsule, within []int32) *Found {
 	s.begin()
 	queue := make([]homeless, len(newcomers))
@@ -157,19 +160,20 @@ func (s *Search) Room(newcomers []*orbit.Capsule, within []int32) *Found {
 	return s.best
 }
 
-// Hopeful reports whether some node would have enough for the first newcomer of the last Room without all that may move.
+// Hopeful reports, of the last Room, whether some node would have enough for the first newcomer if all that may move had left the node.
+// If not, Room has tried no set.
 func (s *Search) Hopeful() bool { return s.hoped }
 
 func (s *Search) budget() int { return cmp.Or(s.Steps, 200_000) }
 
-// Taken returns how many steps the last search took, in its last part if it had two.
+// Taken returns how many steps the last search took. If it went on to sets of more than three moves, only the steps for those count.
 func (s *Search) Taken() int { return s.budget() - s.steps }
 
 func (s *Search) begin() {
 	s.best, s.seats, s.moved, s.work, s.steps = nil, nil, nil, 0, s.budget()
 }
 
-// hopeful reports whether a node would have enough for a capsule without all movable capsules.
+// hopeful reports whether some node would have enough for a capsule if all that may move had left the node.
 func (s *Search) hopeful(h *homeless) bool {
 	for i := range s.nodes(h) {
 		n := s.Draft.Node(i)
@@ -206,12 +210,12 @@ func (s *Search) nodes(h *homeless) func(func(int) bool) {
 	}
 }
 
-// may reports whether a capsule may go to a node that has enough for it, as far as rules of company allow.
+// may reports whether a capsule may go to a node. It looks neither at room nor at rules of company.
 func (s *Search) may(h *homeless, i int, n *orbit.NodeState) bool {
 	return s.describes(h, i, n) && (s.Excluded == nil || !s.Excluded(n, h.Spec))
 }
 
-// describes reports whether a node is another one than the capsule was on, takes work, and meets the requirements.
+// describes is may without Excluded: the node takes work and meets the requirements, and the capsule has not just left it.
 func (s *Search) describes(h *homeless, i int, n *orbit.NodeState) bool {
 	if n == nil || i == h.left || !n.Node.Schedulable() || !n.Node.Admits(h.Spec) {
 		return false
@@ -237,27 +241,27 @@ func (s *Search) movable(n *orbit.NodeState) (out []*orbit.Capsule) {
 	return out
 }
 
-// mayMove reports whether a capsule consents, the plan has not used it yet, and the caller lets it move.
+// mayMove reports whether a capsule is movable, the plan has not used it yet, and the caller lets it move.
 func (s *Search) mayMove(c *orbit.Capsule) bool {
 	return s.Draft.View().State().Movable(c) && !s.Draft.Uses(c.ID) && (s.Stays == nil || !s.Stays(c))
 }
 
-// option is a node for a capsule, the capsules that leave it for that, and the sum of their sizes.
+// option is a node for a capsule, the capsules that have to leave the node first, and the sum of their sizes.
 type option struct {
 	node  int
 	leave []*orbit.Capsule
 	work  float64
 }
 
-// settle gives all capsules of the queue a node, with so many more moves at most, and records each way that is better
-// than the best so far. It leaves the draft as it was.
+// settle gives all capsules of the queue a node, with at most left more moves, and records each way to do so that is better than
+// the best so far. It leaves the draft as it was.
 func (s *Search) settle(queue []homeless, left int) {
 	if len(queue) == 0 {
 		s.record()
 		return
 	}
 	if s.greedy(queue) {
-		return // the work depends only on what has moved
+		return // no other places are better: a set is judged by what moves, not by where that goes
 	}
 	h := &queue[0]
 	for _, o := range s.options(h, left) {
@@ -274,8 +278,8 @@ func (s *Search) settle(queue []homeless, left int) {
 	}
 }
 
-// take lets the capsules of an option leave and puts the capsule in their place. It returns the queue with those that
-// have left, or false if the draft refuses a step; the caller then rolls the draft back.
+// take carries out an option on the draft: its capsules leave the node, and h gets a place there. It returns the queue with those
+// that have left at its end. It returns false if the draft refuses a step; the caller then rolls the draft back.
 func (s *Search) take(h *homeless, o *option, queue []homeless) (next []homeless, ok bool) {
 	next = slices.Clone(queue)
 	for _, c := range o.leave {
@@ -298,11 +302,13 @@ func (s *Search) take(h *homeless, o *option, queue []homeless) (next []homeless
 	return next, true
 }
 
+// untake takes back what take has noted in the search. The caller rolls the draft back.
 func (s *Search) untake(o *option) {
 	s.seats, s.moved, s.work = s.seats[:len(s.seats)-1], s.moved[:len(s.moved)-len(o.leave)], s.work-o.work
 }
 
-// ask makes the draft show its nodes from the point of view of a newcomer; nominations are not for capsules that move.
+// ask makes the draft show its nodes from the point of view of h. A newcomer may use the room that is nominated for it. A capsule that
+// moves has no nomination to use.
 func (s *Search) ask(h *homeless) {
 	if h.left < 0 {
 		s.Draft.LookAs(h.Capsule)
@@ -311,8 +317,8 @@ func (s *Search) ask(h *homeless) {
 	}
 }
 
-// greedy gives each capsule of the queue the node that the placement engine finds best, and records that. It returns
-// false if one fits nowhere as it is, or if some may not go to all nodes.
+// greedy gives each capsule of the queue a node without further moves (placeBest), and records that. It returns false if one of them
+// fits nowhere, or if the whole is not allowed.
 func (s *Search) greedy(queue []homeless) (ok bool) {
 	start, seated := s.Draft.Checkpoint(), len(s.seats)
 	defer func() {
@@ -327,7 +333,8 @@ func (s *Search) greedy(queue []homeless) (ok bool) {
 	return s.record()
 }
 
-// placeBest places a capsule where it fits as it is.
+// placeBest places a capsule without further moves, on the node that the engine finds best. If the capsule may not go to all nodes,
+// it takes the first of its nodes that fits.
 func (s *Search) placeBest(h *homeless) bool {
 	if s.ask(h); h.within != nil {
 		for i := range s.nodes(h) {
@@ -354,8 +361,8 @@ func (s *Search) placeBest(h *homeless) bool {
 	return true
 }
 
-// record keeps what is on the draft as the best way, if the ledger takes it and no rule Even is broken by it. It reports
-// whether that is so.
+// record keeps the moves on the draft as the best set, if they are better than the best set so far and allowed (Allows). It returns
+// false only if they would be the best set and are not allowed.
 func (s *Search) record() bool {
 	f := &Found{Moved: slices.Clone(s.moved), Seats: slices.Clone(s.seats), Work: s.work, note: s.Note}
 	if !f.Before(s.best) {
@@ -376,8 +383,8 @@ func (s *Search) record() bool {
 	return ok
 }
 
-// allows reports whether the ledger takes a proposal and no group becomes more uneven by it: the ledger judges only
-// arrivals that carry a rule Even, and these moves may make others break it.
+// allows stands in for Allows: the ledger has to take the proposal, and no group may become more uneven by it. The ledger alone is not
+// enough, because it judges a rule Even only of capsules that arrive with it, and a move can make others break it.
 func (s *Search) allows(p orbit.Proposal) bool {
 	state := s.Draft.View().State()
 	if !slices.ContainsFunc(s.moved, func(c *orbit.Capsule) bool { return c.Spec.Group != "" || len(c.Spec.Groups) > 0 }) {
@@ -387,7 +394,7 @@ func (s *Search) allows(p orbit.Proposal) bool {
 	return err == nil && Unevenness(next) <= Unevenness(state)
 }
 
-// Unevenness returns how many members are too many in domains by rules Even.
+// Unevenness returns by how many members domains exceed what rules Even permit, summed up over all domains and rules.
 func Unevenness(state *orbit.State) (excess int) {
 	for skew := range state.Skewed() {
 		excess += skew.Members - skew.Fewest - skew.Even.MaxSkew
@@ -395,8 +402,9 @@ func Unevenness(state *orbit.State) (excess int) {
 	return excess
 }
 
-// options returns the nodes that take a capsule, each with the smallest sets of capsules that have to leave first, at
-// most so many of them: the least work first.
+// options returns the nodes to which a capsule may go, each with the capsules that have to leave first: none if it fits, or a smallest
+// set of at most left capsules (leaving). A node with several such sets is in the result once for each. The options with
+// the least work come first.
 func (s *Search) options(h *homeless, left int) (out []option) {
 	byCompany := s.ruled(h.Spec)
 	s.ask(h)
@@ -409,22 +417,22 @@ func (s *Search) options(h *homeless, left int) (out []option) {
 		if fits {
 			out = append(out, option{node: i})
 		}
-		if ruled := byCompany || isNominated(n); left > 0 && (ruled || !fits) {
-			out = s.leaving(out, h, n, left, ruled)
+		// Room alone may not decide whether the capsule can be placed here. Then sets are tried even if it fits, or if fewer would do.
+		if all := byCompany || isNominated(n); left > 0 && (all || !fits) {
+			out = s.leaving(out, h, n, left, all)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b option) int { return cmp.Compare(a.work, b.work) })
 	return out
 }
 
-// ruled reports whether rules of company apply to a spec. Then a set of capsules may have to leave although fewer of them
-// would make enough room.
+// ruled reports whether rules of company apply to a spec. Then more capsules may have to leave than those that make enough room.
 func (s *Search) ruled(spec *orbit.Spec) bool {
 	levels, _ := s.Draft.RuleLevels(spec)
 	return levels != nil
 }
 
-// isNominated reports whether room is nominated on a node: capacity alone does not say then whether a capsule fits.
+// isNominated reports whether room is nominated on a node. Then free capacity alone does not say whether a capsule fits.
 func isNominated(n *orbit.NodeState) bool {
 	for range n.Nominated {
 		return true
@@ -432,29 +440,30 @@ func isNominated(n *orbit.NodeState) bool {
 	return false
 }
 
-// leaving adds the sets of movable capsules without which a node has enough for a capsule; without rules only those sets
-// of which no part is enough.
-func (s *Search) leaving(out []option, h *homeless, n *orbit.NodeState, left int, ruled bool) []option {
+// leaving adds to out an option for each set of at most left movable capsules without which a node has enough for h. If all is false,
+// it leaves out the sets that contain a smaller one that is enough.
+func (s *Search) leaving(out []option, h *homeless, n *orbit.NodeState, left int, all bool) []option {
 	on := s.movable(n)
 	free, whole := seats.CapacityOf(n), seats.CapacityOf(&orbit.NodeState{Node: n.Node})
 	first := len(out)
 	var set []*orbit.Capsule
+	// choose adds as many capsules as more says to the set, those from index from on. Free is what the node has without the set.
 	var choose func(from, more int, free seats.Capacity, work float64)
 	choose = func(from, more int, free seats.Capacity, work float64) {
 		if s.steps--; s.steps <= 0 {
 			return
 		}
 		if more == 0 {
-			if free.Fits(h.Spec) > 0 && (ruled || !hasPart(out[first:], set)) {
+			if free.Fits(h.Spec) > 0 && (all || !hasPart(out[first:], set)) {
 				out = append(out, option{n.Index(), slices.Clone(set), work})
 			}
 			return
 		}
 		for i := from; i+more <= len(on); i++ {
-			less := free
-			less.Leave(on[i].Spec, on[i].Devices, &whole)
+			freed := free
+			freed.Leave(on[i].Spec, on[i].Devices, &whole)
 			set = append(set, on[i])
-			choose(i+1, more-1, less, work+Size(on[i], n.Node))
+			choose(i+1, more-1, freed, work+Size(on[i], n.Node))
 			set = set[:len(set)-1]
 		}
 	}
@@ -464,7 +473,7 @@ func (s *Search) leaving(out []option, h *homeless, n *orbit.NodeState, left int
 	return out
 }
 
-// hasPart reports whether one of the options lets only capsules of the set leave.
+// hasPart reports whether the set contains all the capsules of one of the options.
 func hasPart(options []option, set []*orbit.Capsule) bool {
 	return slices.ContainsFunc(options, func(o option) bool {
 		return !slices.ContainsFunc(o.leave, func(c *orbit.Capsule) bool { return !slices.Contains(set, c) })

@@ -20,19 +20,19 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// What a node has and a task takes, for both: 40 tasks fill a node's processors, and 64 its memory.
+// What a node has and what a task takes, the same for both schedulers. 40 tasks fill the processors of a node; its memory would do for 64.
 const (
 	nodeCPU, nodeMemory = 4_000, 8 << 10 // MHz or milli-cores, MiB
 	taskCPU, taskMemory = 100, 128
 )
 
-// scheduled is a cluster of one scheduler. It takes one job after another.
+// scheduled is a cluster with one scheduler, which places one job after another.
 type scheduled interface {
-	// place submits a job of so many tasks, and returns once all are placed and committed.
+	// place submits the job with this number, which has so many tasks, and returns once all are placed and committed.
 	place(b *testing.B, job, tasks int)
 }
 
-// nomad is Nomad's service scheduler. It packs, and looks at few nodes for each task: the logarithm of their number.
+// nomad is Nomad's service scheduler. It packs. For each task it looks at few nodes: about the logarithm of the number of all.
 type nomad struct{ *scheduler.Harness }
 
 func newNomad(b *testing.B, nodes int) scheduled {
@@ -71,7 +71,7 @@ func (n nomad) place(b *testing.B, job, tasks int) {
 	require.Equal(b, tasks, placed)
 }
 
-// own is an engine on a ledger that judges each proposal. It packs as well, and chooses the best of all nodes for each task.
+// own is an engine of orbit, on a ledger that judges each proposal. It packs, too, but for each task it chooses the best of all nodes.
 type own struct {
 	ledger *orbit.MemoryLedger
 	engine *orbit.Engine
@@ -106,8 +106,9 @@ func (o own) place(b *testing.B, job, tasks int) {
 	}
 }
 
-// BenchmarkJobs submits jobs and places them, each job once by either scheduler, in turns. A job has a spec of its own. Before the
-// measurement each places a job of one task. With more than 39 jobs of 1,000 tasks, 1,000 nodes are full and the benchmark fails.
+// BenchmarkJobs measures how many tasks each scheduler places in a second. The two take turns: each places every job once, on nodes of its
+// own. Each job has a spec of its own. Before the measurement each scheduler places a job of one task. 1,000 nodes then have
+// room for 39 jobs of 1,000 tasks; with a longer -benchtime the benchmark fails.
 func BenchmarkJobs(b *testing.B) {
 	for _, nodes := range []int{1_000, 10_000} {
 		for _, tasks := range []int{1, 10, 1_000} {
