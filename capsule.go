@@ -323,9 +323,10 @@ func (c *Capsule) datable() error {
 		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note(), c.Begun, c.Waits)
 	case c.Adopted && (c.Node == "" || c.Waits && !c.Respecified):
 		return fmt.Errorf("capsule %q was adopted, and is on no node or waits to begin", c.ID)
-	// What surges is placed on another node. A second instance that is told to stop is not in Surge if it could be in Remains (ordered).
-	case c.Surge() != nil && (c.surging() != nil && (c.Node == "" || c.Node == c.Surge().Node) || c.surging() == nil && !c.Begun && c.Remains() == nil):
-		return fmt.Errorf("capsule %q on node %q surges from node %q (%v): it is not placed, or is placed there", c.ID, c.Node, c.Surge().Node, c.Surge().Surge)
+	case c.surging() != nil && (c.Node == "" || c.Node == c.Surge().Node):
+		return fmt.Errorf("capsule %q surges from node %q, and is placed there or nowhere: %q", c.ID, c.Surge().Node, c.Node)
+	case c.Surge() != nil && c.surging() == nil && !c.Begun && c.Remains() == nil: // see ordered
+		return fmt.Errorf("capsule %q: what has to stop on node %q is a second instance, without a first one", c.ID, c.Surge().Node)
 	case c.Begun && (c.Waits || c.Remains() != nil) || c.Ready && !c.Begun:
 		return fmt.Errorf("capsule %q: begun is %v, ready is %v, and it waits to begin is %v; these exclude each other", c.ID, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
 	}

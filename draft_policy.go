@@ -30,8 +30,10 @@ func (d *Draft) Evict(e Evict) error {
 		return d.refuse(e.Capsule, nil, "capsule %q is not on node %q since revision %d", e.Capsule, e.From, e.Since)
 	case c.surging() != nil:
 		return d.refuse(e.Capsule, nil, "capsule %q surges from node %q; wait until it is ready", e.Capsule, c.Surge().Node)
-	case e.Surge && c.Begun && (!c.Spec.Surge || c.Surge() != nil || c.Gang() != "" || c.Spec.Backfills || e.For != "" || e.ForGang != ""):
-		return d.refuse(e.Capsule, nil, "capsule %q cannot surge: its spec does not permit it, it makes way for others, is in a gang, backfills, or another instance of it has not stopped", e.Capsule)
+	case e.Surge && c.Begun && (e.For != "" || e.ForGang != ""):
+		return d.refuse(e.Capsule, nil, "capsule %q makes way for %s, so it cannot surge", e.Capsule, e.cause())
+	case e.Surge && c.Begun && c.noSurge() != "":
+		return d.refuse(e.Capsule, nil, "capsule %q cannot surge: %s", e.Capsule, c.noSurge())
 	case e.For != "" || e.ForGang != "":
 		if why := d.view.state.outranked(&e, c); why != "" {
 			return d.refuse(e.Capsule, nil, "capsule %q of priority %d does not make way for %s: %s", e.Capsule, c.Spec.Priority, e.cause(), why)

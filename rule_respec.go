@@ -120,7 +120,7 @@ func (t *tx) mayRespec(c *Respec, e *txCapsule) error {
 	case c.Since != 0 && (!e.now.Placed() || !t.madeAt(e.now.PlacedAt, c.Since)):
 		return t.refuse(at, e.newest(), "capsule %q has no placement made at revision %d", c.Capsule, c.Since)
 	case t.breaks(e.now.surging() != nil):
-		at.advice = "wait until it is ready, or release it: it is back there then"
+		at.advice = "wait until it is ready, or release it, which undoes the surge"
 		return t.refuse(at, e.newest(), "capsule %q surges from node %q, where it runs with the spec that it has", c.Capsule, e.now.surging().Node)
 	case c.Since == 0 && e.now.Placed():
 		at.advice = "to change its spec there, say Since when it is placed"

@@ -1,5 +1,7 @@
 package orbit
 
+import "fmt"
+
 // This file has the rules of surges. A capsule that surges has two instances: the former one keeps running on the node that the
 // capsule has left, and another is to begin where the capsule is placed now. When that one is ready, the former one is told to stop.
 
@@ -11,19 +13,30 @@ func (t *tx) maySurge(c *Evict, e *txCapsule) error {
 			return t.refuse(*r, e.newest(), "%s", r.Reason)
 		}
 	}
-	at := Rejection{Capsule: c.Capsule, Node: c.From}
-	switch s := e.now.Surge(); {
-	case s != nil:
-		at.Node, at.advice = s.Node, "wait until that has stopped"
-		return t.refuse(at, e.newest(), "capsule %q cannot surge: another instance of it, on node %q, has not stopped", c.Capsule, s.Node)
-	case !e.now.Spec.Surge:
-		at.advice = "submit it with Surge, or move it without"
-		return t.refuse(at, e.newestSpec(), "capsule %q does not permit surges", c.Capsule)
-	case e.now.Gang() != "" || e.now.Spec.Backfills:
-		at.advice = "move it without Surge"
-		return t.refuse(at, e.newest(), "capsule %q cannot surge: it backfills, or is a member of a gang", c.Capsule)
+	why := e.now.noSurge()
+	if why == "" {
+		return nil
 	}
-	return nil
+	at, newest := Rejection{Capsule: c.Capsule, Node: c.From, advice: "move it without Surge"}, max(e.newest(), e.newestSpec())
+	if s := e.now.Surge(); s != nil {
+		at.Node, at.advice = s.Node, "wait until that has stopped"
+	}
+	return t.refuse(at, newest, "capsule %q cannot surge: %s", c.Capsule, why)
+}
+
+// noSurge says why a capsule that has begun cannot be moved by a surge; "": it can.
+func (c *Capsule) noSurge() string {
+	switch s := c.Surge(); {
+	case s != nil:
+		return fmt.Sprintf("another instance of it, on node %q, has not stopped", s.Node)
+	case !c.Spec.Surge:
+		return "its spec does not permit it"
+	case c.Gang() != "":
+		return "it is a member of a gang"
+	case c.Spec.Backfills:
+		return "it backfills, so the lender may take its room at any time"
+	}
+	return ""
 }
 
 // surge takes a capsule off its node, where the former instance runs on. Unlike leave, it gives back neither room nor devices: the
@@ -67,7 +80,7 @@ func (t *tx) judgeSurges() error {
 func (t *tx) refuseSurging(c *Evict, e *txCapsule) error {
 	s := e.now.surging()
 	if t.breaks(s != nil) {
-		at := Rejection{Capsule: c.Capsule, Node: c.From, advice: "wait until it is ready, or release it: it is back there then"}
+		at := Rejection{Capsule: c.Capsule, Node: c.From, advice: "wait until it is ready, or release it, which undoes the surge"}
 		return t.refuse(at, e.newest(), "capsule %q surges from node %q", c.Capsule, s.Node)
 	}
 	return nil
