@@ -130,7 +130,7 @@ $`, ok(t, "print", "file:"+dir))
 
 // Folders of both versions of the format are read, copied and compacted. Reading changes nothing in them.
 func TestVersions(t *testing.T) {
-	for _, name := range []string{"v1-3", "v2"} {
+	for _, name := range []string{"v1-3", "v2", "v2-2", "v2-3", "v2-4"} {
 		dir, want := stored(t, name)
 		require.Equal(t, want, ok(t, "state", "file:"+dir), name)
 		require.Contains(t, ok(t, "verify", "file:"+dir), "verify: ok\n")
