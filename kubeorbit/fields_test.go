@@ -261,3 +261,64 @@ func TestPodGroupThatComesLate(t *testing.T) {
 		c.kill()
 	})
 }
+
+// Pods of a pod group that asks for what a gang cannot have wait, and say what it is; so do pods with claims of their group. If another
+// scheduler has bound them, they count, and are still a gang.
+func TestPodGroupsThatCannotBeSaid(t *testing.T) {
+	mode := func(m schedulingv1alpha2.DisruptionMode) schedulingv1alpha2.PodGroupSpec {
+		return schedulingv1alpha2.PodGroupSpec{DisruptionMode: &m}
+	}
+	priority := func(n int32) schedulingv1alpha2.PodGroupSpec { return schedulingv1alpha2.PodGroupSpec{Priority: &n} }
+	claim := "claim"
+	claims := schedulingv1alpha2.PodGroupSpec{ResourceClaims: []schedulingv1alpha2.PodGroupResourceClaim{{Name: "gpu", ResourceClaimName: &claim}}}
+	for name, test := range map[string]struct {
+		group schedulingv1alpha2.PodGroupSpec
+		pod   func(p *corev1.Pod)
+		why   string
+	}{
+		"pods go one by one":         {group: mode(schedulingv1alpha2.DisruptionModePod)},
+		"pods go together":           {group: mode(schedulingv1alpha2.DisruptionModePodGroup), why: "disruptionMode PodGroup"},
+		"the priority of the pods":   {group: priority(7), pod: func(p *corev1.Pod) { p.Spec.Priority = ptr[int32](7) }},
+		"another priority":           {group: priority(8), pod: func(p *corev1.Pod) { p.Spec.Priority = ptr[int32](7) }, why: "priority 8"},
+		"priority 0 of pods without": {group: priority(0)},
+		"claims of nobody":           {group: claims},
+		"claims": {group: claims, pod: func(p *corev1.Pod) {
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &claim}}
+		}, why: "spec.resourceClaims"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, "a")
+				c.serveGroups()
+				all := c.group("group", test.group, 2)
+				for _, p := range all {
+					if test.pod != nil {
+						test.pod(p)
+					}
+				}
+				c.add(all...)
+				c.run()
+				c.pass(10 * time.Second)
+				if test.why == "" {
+					require.Equal(t, 2, c.bound("group"), c.whyNot())
+					c.kill()
+					return
+				}
+				for _, p := range all {
+					require.Empty(t, c.on(p.Name)[p.Name])
+					require.True(t, saysWhy(c.pod(p.Name), test.why), c.whyNot())
+					c.update(p.Name, func(p *corev1.Pod) { p.Spec.NodeName = "a" })
+				}
+				c.pass(time.Second)
+				state, err := c.ledger.Snapshot(t.Context())
+				require.NoError(t, err)
+				for _, p := range all {
+					capsule := state.Capsule(capsuleOf(c.pod(p.Name)))
+					require.EqualValues(t, "a", capsule.Node)
+					require.NotEmpty(t, capsule.Gang())
+				}
+				c.kill()
+			})
+		})
+	}
+}
