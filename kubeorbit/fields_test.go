@@ -322,3 +322,69 @@ func TestPodGroupsThatCannotBeSaid(t *testing.T) {
 		})
 	}
 }
+
+// What a node says anew wakes what waits for it: labels, taints, a cordon that ends, and room. If it says nothing new, nothing is recorded.
+func TestNodeChanges(t *testing.T) {
+	for name, test := range map[string]struct {
+		node, pod string
+		change    func(n *corev1.Node)
+	}{
+		"a label":    {"a", "nodeSelector: {disk: ssd}", func(n *corev1.Node) { n.Labels["disk"] = "ssd" }},
+		"a taint":    {"a !k=v:NoSchedule", "", func(n *corev1.Node) { n.Spec.Taints = nil }},
+		"a cordon":   {"a cordoned", "", func(n *corev1.Node) { n.Spec.Unschedulable = false }},
+		"its size":   {"a +cpu=0", "", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("1") }},
+		"an amount":  {"a", "containers: [{name: c, resources: {requests: {example.com/fpga: 1}}}]", func(n *corev1.Node) { n.Status.Allocatable["example.com/fpga"] = resource.MustParse("1") }},
+		"an address": {"a cordoned", "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, test.node)
+				c.add(podFrom(t, spec(test.pod)))
+				c.run()
+				c.pass(20 * time.Second)
+				require.Empty(t, c.on("p")["p"])
+				before, err := c.ledger.Snapshot(t.Context())
+				require.NoError(t, err)
+				n, err := c.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+				require.NoError(t, err)
+				n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
+				if test.change != nil {
+					test.change(n)
+				}
+				_, err = c.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
+				require.NoError(t, err)
+				if test.change != nil {
+					c.until("the pod is bound", func() bool { return c.bound("p") == 1 })
+				} else {
+					c.pass(5 * time.Second)
+					after, err := c.ledger.Snapshot(t.Context())
+					require.NoError(t, err)
+					require.Equal(t, before.Revision(), after.Revision())
+				}
+				c.kill()
+			})
+		})
+	}
+}
+
+// A gang whose pods have several specs starts with its minimum, and with one pod of each spec.
+func TestGangOfSeveralSpecs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a +cpu=3")
+		c.serveGroups()
+		all := c.group("group", schedulingv1alpha2.PodGroupSpec{}, 3)
+		leader := podFrom(t, strings.NewReplacer("name: small", "name: leader", "'1'", "'2'").Replace(small))
+		leader.Spec.SchedulingGroup = all[0].Spec.SchedulingGroup
+		c.add(append(all, leader)...)
+		c.run()
+		c.pass(20 * time.Second)
+		require.Zero(t, c.bound(""), "there is room for three pods, but not with the leader: %v", c.on(""))
+		c.addNode("b +cpu=1")
+		c.until("the minimum is bound", func() bool { return c.bound("") == 3 })
+		require.Equal(t, 1, c.bound("leader"))
+		c.pass(5 * time.Second)
+		c.addNode("c +cpu=1")
+		c.until("the rest is bound", func() bool { return c.bound("") == 4 })
+		c.kill()
+	})
+}
