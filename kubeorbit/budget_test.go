@@ -2,6 +2,8 @@ package kubeorbit
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/orbitsched/orbit"
@@ -35,22 +37,34 @@ func TestBudgets(t *testing.T) {
 		{"an unready pod while too few are healthy", "{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 3}}", true, false},
 		{"an unready pod, always allowed", "{" + always + "}, status: {expectedPods: 3, desiredHealthy: 3}}", true, true},
 		{"a ready pod, always allowed if unready", "{" + always + "}, status: {expectedPods: 3, desiredHealthy: 3}}", false, false},
+		{"two budgets, of which the first is the stricter", "{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 3}}---{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 2}}", false, false},
+		{"two budgets, of which the second is the stricter", "{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 2}}---{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 3}}", false, false},
+		{"two budgets that both allow it", "{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 2}}---{spec: {selector: {}}, status: {expectedPods: 3, desiredHealthy: 1}}", false, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			b := read[policyv1.PodDisruptionBudget](t, row.budget)
-			if b.Name = "b"; b.Namespace == "" {
-				b.Namespace = "default"
+			w := &world{nodes: []*corev1.Node{nodeFrom(t, "a +pods=3")}}
+			for i, text := range strings.Split(row.budget, "---") {
+				b := read[policyv1.PodDisruptionBudget](t, text)
+				if b.Name = fmt.Sprint("b", i); b.Namespace == "" {
+					b.Namespace = "default"
+				}
+				w.budgets = append(w.budgets, b)
 			}
-			w := &world{nodes: []*corev1.Node{nodeFrom(t, "a +pods=3")}, budgets: []*policyv1.PodDisruptionBudget{b}}
 			for _, name := range []string{"x", "y", "z"} {
 				w.pods = append(w.pods, podFrom(t, "{metadata: {name: "+name+", labels: {app: web}}, spec: {nodeName: a}}"))
 			}
 			urgent := podFrom(t, spec("priority: 9"))
 			w.pods = append(w.pods, urgent)
 			l := w.ledger(t)
-			budget, _, err := BudgetOf(b)
-			require.NoError(t, err)
-			commit(t, l, orbit.PutBudget{Budget: budget})
+			strictest := ""
+			for i, b := range w.budgets {
+				budget, _, err := BudgetOf(b)
+				require.NoError(t, err)
+				commit(t, l, orbit.PutBudget{Budget: budget})
+				if i == 0 || budget.Missing == 0 {
+					strictest = string(budget.ID)
+				}
+			}
 			for i, p := range w.pods[:3] {
 				if !row.unready || i > 0 {
 					state, err := l.Snapshot(context.Background())
@@ -73,7 +87,7 @@ func TestBudgets(t *testing.T) {
 			}
 			var refused *orbit.Rejection
 			require.ErrorAs(t, err, &refused)
-			assert.Equal(t, "default/b", string(refused.Budget))
+			assert.Equal(t, strictest, string(refused.Budget))
 		})
 	}
 }

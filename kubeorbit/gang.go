@@ -96,6 +96,36 @@ func gangName(p *corev1.Pod) string {
 	return p.Labels[GangLabel]
 }
 
+// podGroupOf returns the pod group of a pod; nil: the pod names none, or it is not known.
+func (m *mirror) podGroupOf(p *corev1.Pod) *schedulingv1alpha2.PodGroup {
+	g := p.Spec.SchedulingGroup
+	if g == nil || g.PodGroupName == nil || m.groups == nil {
+		return nil
+	}
+	return get[schedulingv1alpha2.PodGroup](m.groups, types.NamespacedName{Namespace: p.Namespace, Name: *g.PodGroupName})
+}
+
+// groupLacks refuses a pod whose pod group asks for what no gang has: that its pods are evicted together also above the minimum, or a
+// priority of its own. A pod that runs is in its gang nevertheless.
+func (m *mirror) groupLacks(p *corev1.Pod) error {
+	const field = "spec.schedulingGroup"
+	group := m.podGroupOf(p)
+	if group == nil {
+		return nil
+	}
+	if mode := group.Spec.DisruptionMode; mode != nil && *mode == schedulingv1alpha2.DisruptionModePodGroup {
+		return &Unsayable{field, fmt.Sprintf("pod group %q has disruptionMode PodGroup, and orbit evicts the pods of a gang one by one while its minimum remains", group.Name)}
+	}
+	own := int32(0)
+	if p.Spec.Priority != nil {
+		own = *p.Spec.Priority
+	}
+	if priority := group.Spec.Priority; priority != nil && *priority != own {
+		return &Unsayable{field, fmt.Sprintf("pod group %q has priority %d, and the pod has %d; in orbit a gang has the priority of its pods", group.Name, *priority, own)}
+	}
+	return nil
+}
+
 // gangOf returns the name of a pod's gang, its minimum, and the label whose value all its nodes share. The name is empty if the
 // pod is in none, or in a group without a minimum. The error says why the gang cannot be placed yet.
 func (m *mirror) gangOf(p *corev1.Pod) (name types.NamespacedName, least int, level string, err error) {
@@ -105,10 +135,7 @@ func (m *mirror) gangOf(p *corev1.Pod) (name types.NamespacedName, least int, le
 		return none, 0, "", nil
 	}
 	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
-		var group *schedulingv1alpha2.PodGroup
-		if m.groups != nil {
-			group = get[schedulingv1alpha2.PodGroup](m.groups, types.NamespacedName{Namespace: p.Namespace, Name: *g.PodGroupName})
-		}
+		group := m.podGroupOf(p)
 		switch {
 		case group == nil:
 			return none, 0, "", fmt.Errorf("pod group %q does not exist, or the API server has no pod groups", *g.PodGroupName)

@@ -182,7 +182,7 @@ func (m *mirror) describe(p *corev1.Pod, w *want) error {
 	if name, _, _, err := m.gangOf(p); err == nil && name.Name == "" && spec.Class == orbit.GangClass { // a group without a minimum
 		spec.Class = alone(p)
 	}
-	why = cmp.Or(why, partners(p), m.charge(p, spec))
+	why = cmp.Or(why, partners(p), m.groupLacks(p), m.charge(p, spec))
 	shared, err := spec.Share()
 	if err != nil { // what it takes counts if it runs, whatever else it says
 		why = errors.Join(why, err)

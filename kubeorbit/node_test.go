@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // TestNodeOf has what others read of a node; what it takes is in TestFits.
@@ -26,6 +27,23 @@ func TestNodeOf(t *testing.T) {
 	twice, err := NodeOf(nodeFrom(t, "a cordoned !node.kubernetes.io/unschedulable=:NoSchedule"))
 	require.NoError(t, err)
 	assert.Len(t, twice.Taints, 1)
+}
+
+// TestNodeFieldsThatAreLeftOut has what a node says that places no pods: its conditions, of which the node controller makes taints, what it
+// has already, and what it declares.
+func TestNodeFieldsThatAreLeftOut(t *testing.T) {
+	n := nodeFrom(t, "a zone=z")
+	plain, err := NodeOf(n)
+	require.NoError(t, err)
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}, {Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue}}
+	n.Status.Images = []corev1.ContainerImage{{Names: []string{"nginx"}, SizeBytes: 1 << 30}}
+	n.Status.VolumesAttached, n.Status.VolumesInUse = []corev1.AttachedVolume{{Name: "v"}}, []corev1.UniqueVolumeName{"v"}
+	n.Status.DeclaredFeatures = []string{"GuaranteedQoSPodCPUResize"}
+	n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64")}
+	n.Spec.PodCIDR = "10.0.0.0/24"
+	left, err := NodeOf(n)
+	require.NoError(t, err)
+	assert.Equal(t, plain, left)
 }
 
 // TestNodesThatCannotBeSaid has nodes with more than orbit counts.

@@ -97,6 +97,10 @@ var resourceRows = []fitRow{
 	{name: "a sidecar is added",
 		pod:   spec("initContainers: [{name: i, restartPolicy: Always, resources: {requests: {cpu: 3}}}], containers: [{name: c, resources: {requests: {cpu: 1}}}]"),
 		nodes: []string{"a +cpu=4", "b +cpu=3"}, want: "a"},
+	{name: "a sidecar is added to a later init container",
+		pod: spec(`initContainers: [{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}, {name: i, resources: {requests: {cpu: 3}}}],
+			containers: [{name: c, resources: {requests: {cpu: 1}}}]`),
+		nodes: []string{"a +cpu=4", "b +cpu=3"}, want: "a"},
 	{name: "overhead is added",
 		pod: spec("overhead: {cpu: 1}, containers: [{name: c, resources: {requests: {cpu: 3}}}]"), nodes: []string{"a +cpu=4", "b +cpu=3"},
 		want: "a"},
@@ -106,6 +110,19 @@ var resourceRows = []fitRow{
 		pod: asks("cpu: 3"), nodes: []string{"a", "b"}, want: "b", with: []string{`
 {spec: {nodeName: a, containers: [{name: c, resources: {requests: {cpu: 1}}}]},
  status: {containerStatuses: [{name: c, image: "", imageID: "", ready: true, restartCount: 0, allocatedResources: {cpu: 2}, resources: {requests: {cpu: 2}}}]}}`}},
+	{name: "a pod that is to grow takes what it asks for", pod: asks("cpu: 3"), nodes: []string{"a", "b"}, want: "b",
+		with: []string{`{spec: {nodeName: a, containers: [{name: c, resources: {requests: {cpu: 2}}}]}, status: {` + has("1") + `}}`}},
+	{name: "a pod that can never grow takes what it has", pod: asks("cpu: 3"), nodes: []string{"a", "b"}, want: "a b", with: []string{
+		`{spec: {nodeName: a, containers: [{name: c, resources: {requests: {cpu: 9}}}]},
+		 status: {conditions: [{type: PodResizePending, status: "True", reason: Infeasible}], ` + has("1") + `}}`}},
+	{name: "requests of a pod that is resized as a whole", pod: asks("cpu: 3"), nodes: []string{"a", "b"}, want: "b", with: []string{
+		`{spec: {nodeName: a, resources: {requests: {cpu: 1}}, containers: [{name: c}]},
+		 status: {allocatedResources: {cpu: 1}, resources: {requests: {cpu: 2}}}}`}},
+}
+
+// has is the status of a container that has so many cores.
+func has(cpu string) string {
+	return `containerStatuses: [{name: c, image: "", imageID: "", ready: true, restartCount: 0, allocatedResources: {cpu: ` + cpu + `}, resources: {requests: {cpu: ` + cpu + `}}}]`
 }
 
 var nodeRows = []fitRow{
@@ -143,6 +160,8 @@ var nodeRows = []fitRow{
 	{name: "taints", pod: spec(""), nodes: []string{"a !k=v:NoSchedule", "b !k=v:NoExecute", "c !k=v:PreferNoSchedule", "d"}, want: "c d"},
 	{name: "tolerations", pod: spec("tolerations: [{key: k, value: v, effect: NoSchedule}, {key: e, operator: Exists}]"),
 		nodes: []string{"a !k=v:NoSchedule", "b !k=w:NoSchedule", "c !k=v:NoExecute", "d !e=x:NoExecute !k=v:NoSchedule"}, want: "a d"},
+	{name: "all taints of one effect are tolerated", pod: spec("tolerations: [{operator: Exists, effect: NoSchedule}]"),
+		nodes: []string{"a !k=v:NoSchedule", "b !k=v:NoExecute", "c cordoned"}, want: "a c"},
 	{name: "all taints are tolerated",
 		pod: spec("tolerations: [{operator: Exists}]"), nodes: []string{"a !k=v:NoSchedule", "b !k=v:NoExecute cordoned"}, want: "a b"},
 	{name: "a taint that is tolerated for some time", pod: spec("tolerations: [{key: k, operator: Exists, effect: NoExecute, tolerationSeconds: 0}]"),
@@ -153,6 +172,12 @@ var nodeRows = []fitRow{
 		nodes: []string{"a cordoned", "b cordoned !node.kubernetes.io/unschedulable=:NoSchedule"}, want: "a b"},
 	{name: "os", pod: spec("os: {name: linux}"), nodes: []string{"a kubernetes.io/os=linux", "b kubernetes.io/os=windows", "c"}, want: "a c",
 		otherwise: "the kubelet refuses the pod, not kube-scheduler"},
+	{name: "a runtime class is what the API server has made of it",
+		pod: spec(`runtimeClassName: kata, overhead: {cpu: 1}, nodeSelector: {runtime: kata}, tolerations: [{key: kata, operator: Exists}],
+			containers: [{name: c, resources: {requests: {cpu: 3}}}]`),
+		nodes: []string{"a runtime=kata !kata=:NoSchedule", "b runtime=kata +cpu=3", "c"}, want: "a"},
+	{name: "user namespaces and images are left to the kubelet", pod: spec("hostUsers: false, containers: [{name: c, image: nowhere}]"),
+		nodes: []string{"a"}, want: "a"},
 }
 
 var apartRows = []fitRow{
@@ -179,6 +204,11 @@ var apartRows = []fitRow{
 		nodes: []string{"a zone=a", "b zone=b", "c zone=c"},
 		with: []string{"{metadata: {namespace: other, labels: {app: web}}, spec: {nodeName: a}}",
 			"{metadata: {namespace: third, labels: {app: web}}, spec: {nodeName: b}}", placed("c", "app: web")}, want: "c"},
+	{name: "matchLabelKeys and mismatchLabelKeys, which the API server has merged into the selector",
+		pod: "{metadata: {name: p, labels: {app: web, rev: two, tenant: x}}, spec: {" + apart(`topologyKey: zone, matchLabelKeys: [rev], mismatchLabelKeys: [tenant],
+			labelSelector: {matchLabels: {app: web}, matchExpressions: [{key: rev, operator: In, values: [two]}, {key: tenant, operator: NotIn, values: [x]}]}`) + "}}",
+		nodes: []string{"a zone=a", "b zone=b", "c zone=c"},
+		with:  []string{placed("a", "app: web, rev: one"), placed("b", "app: web, rev: two"), placed("c", "app: web, rev: two, tenant: x")}, want: "a c"},
 	{name: "a host port", pod: spec(hostPort("hostPort: 80")), nodes: []string{"a", "b", "c", "d"}, want: "c d", with: []string{
 		"{spec: {nodeName: a, " + hostPort("hostPort: 80") + "}}", "{spec: {nodeName: b, " + hostPort("hostPort: 80, hostIP: 10.0.0.1") + "}}",
 		"{spec: {nodeName: c, " + hostPort("hostPort: 80, protocol: UDP") + "}}", "{spec: {nodeName: d, " + hostPort("hostPort: 81") + "}}"}},
@@ -246,6 +276,12 @@ var spreadRows = []fitRow{
 		pod:   "{metadata: {name: p, labels: {app: web, rev: two}}, spec: {" + spread(evenly+", matchLabelKeys: [rev, none], "+zonal+", "+ofWeb) + "}}",
 		nodes: zones,
 		with:  []string{placed("a1", "app: web, rev: one"), placed("b1", "app: web, rev: two")}, want: "a1 a2"},
+	{name: "matchLabelKeys, which the API server has merged into the selector",
+		pod: "{metadata: {name: p, labels: {app: web, rev: two}}, spec: {" + spread(evenly+`, matchLabelKeys: [rev], topologyKey: zone,
+			labelSelector: {matchLabels: {app: web}, matchExpressions: [{key: rev, operator: In, values: [two]}]}`) + "}}",
+		nodes: zones, with: []string{placed("a1", "app: web, rev: one"), placed("b1", "app: web, rev: two")}, want: "a1 a2"},
+	{name: "as many domains as minDomains", pod: web(spread(evenly + ", minDomains: 2, " + zonal + ", " + ofWeb)), nodes: zones,
+		with: []string{placed("a1", "app: web"), placed("b1", "app: web")}, want: "a1 a2 b1"},
 	{name: "nodes that the pod excludes make no domain", pod: web("nodeSelector: {disk: ssd}, " + spread(evenly+", "+zonal+", "+ofWeb)),
 		nodes: []string{"a zone=a disk=ssd", "b zone=b"}, with: []string{placed("a", "app: web")}, want: "a"},
 	{name: "nodeAffinityPolicy Ignore", pod: web("nodeSelector: {disk: ssd}, " + spread(evenly+", nodeAffinityPolicy: Ignore, "+zonal+", "+ofWeb)),
@@ -320,6 +356,7 @@ func TestPrefers(t *testing.T) {
 		}
 		return all
 	}
+	set := "{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: r, controller: true}"
 	for _, row := range []fitRow{
 		{name: "an empty node is better", pod: spec(""), nodes: []string{"a", "b"}, with: crowd("a"), want: "b"},
 		{name: "a preferred node", pod: spec(nodes(ssd)), nodes: []string{"a", "b disk=ssd"}, want: "b"},
@@ -343,6 +380,15 @@ func TestPrefers(t *testing.T) {
 		{name: "ScheduleAnyway", pod: web(spread(anyway + zonal + ", " + ofWeb)), nodes: []string{"a zone=a", "b zone=b", "c zone=b"},
 			with: append(crowd("a"), placed("b", "app: web")), want: "a"},
 		{name: "PreferNoSchedule", pod: spec(""), nodes: []string{"a !k=v:PreferNoSchedule", "b"}, want: "b"},
+		{name: "PreferNoSchedule counts as much as five pods", pod: spec(""), nodes: []string{"a !k=v:PreferNoSchedule", "b"}, with: crowd("b")[:4], want: "b"},
+		{name: "PreferNoSchedule is outweighed by load", pod: spec(""), nodes: []string{"a !k=v:PreferNoSchedule", "b"}, with: crowd("b")[:6], want: "a"},
+		{name: "PreferNoSchedule that is tolerated", pod: spec("tolerations: [{key: k, operator: Exists}]"),
+			nodes: []string{"a !k=v:PreferNoSchedule", "b"}, with: crowd("b")[:4], want: "a"},
+		{name: "preferences of pods that are placed do not count", pod: web(""), nodes: []string{"a", "b"}, want: "a", with: append(crowd("b"),
+			"{spec: {nodeName: a, affinity: {podAntiAffinity: {"+preferred+"[{weight: 100, podAffinityTerm: {topologyKey: kubernetes.io/hostname, "+ofWeb+"}}]}}}}")},
+		{name: "a controller alone does not spread its pods",
+			pod:   "{metadata: {name: p, labels: {app: web}, ownerReferences: [" + set + "]}}",
+			nodes: []string{"a zone=a", "b zone=b"}, want: "a", with: append(crowd("b"), "{metadata: {labels: {app: web}, ownerReferences: ["+set+"]}, spec: {nodeName: a}}")},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w, pod := row.world(t)

@@ -40,6 +40,7 @@ func TestVolumes(t *testing.T) {
 		{"one of several zones", "{metadata: {labels: {" + zone + ": z__y}}}", []string{"a " + zone + "=z", "b " + zone + "=y", "c " + zone + "=x"}, "a b"},
 		{"nodes of a cluster without zones", "{metadata: {labels: {" + zone + ": z}}}", []string{"a", "b"}, "a b"},
 		{"an old label of the volume", "{metadata: {labels: {failure-domain.beta.kubernetes.io/zone: z}}}", []string{"a " + zone + "=z", "b " + zone + "=y"}, "a"},
+		{"how many volumes a node attaches is not judged", "{spec: {csi: {driver: d, volumeHandle: h}}}", []string{"a +attachable-volumes-csi-d=0"}, "a"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			pod := podFrom(t, spec(uses))
