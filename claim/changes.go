@@ -2,7 +2,7 @@ package claim
 
 import "maps"
 
-// AnnotationLabel, followed by the key of an annotation, is the label whose value is the value of the annotation.
+// AnnotationLabel is what precedes the key of an annotation in the name of the label that has the value of the annotation.
 const AnnotationLabel = "annotation/"
 
 // PhaseRunning is the phase that a claimed slot gets if its [Changes] name no other.

@@ -115,7 +115,7 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 	}
 	start, why := p.draft.Checkpoint(), error(nil)
 	for _, surge := range [...]bool{true, false} { // without a surge only if it cannot move by one
-		if surge && !(c.Spec.Surge && c.Begun) {
+		if surge && (!c.Spec.Surge || !c.Begun) {
 			continue
 		}
 		if why = p.move(c, surge); why == nil {
