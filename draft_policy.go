@@ -30,9 +30,9 @@ func (d *Draft) Evict(e Evict) error {
 		return d.refuse(e.Capsule, nil, "capsule %q is not on node %q since revision %d", e.Capsule, e.From, e.Since)
 	case c.surging() != nil:
 		return d.refuse(e.Capsule, nil, "capsule %q surges from node %q; wait until it is ready", e.Capsule, c.Surge().Node)
-	case e.Surge && c.Begun && (e.For != "" || e.ForGang != ""):
+	case e.Surge && (e.For != "" || e.ForGang != ""):
 		return d.refuse(e.Capsule, nil, "capsule %q makes way for %s, so it cannot surge", e.Capsule, e.cause())
-	case e.Surge && c.Begun && c.noSurge() != "":
+	case e.surges(c, d.view.state.Node(c.Node).Node) && c.noSurge() != "":
 		return d.refuse(e.Capsule, nil, "capsule %q cannot surge: %s", e.Capsule, c.noSurge())
 	case e.For != "" || e.ForGang != "":
 		if why := d.view.state.outranked(&e, c); why != "" {
@@ -188,7 +188,7 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 		}
 	}
 	charge := d.leavingCharge(c, act)
-	if c.surging() != nil { // it stays placed
+	if r, ok := do.(Release); ok && !r.Final && c.surging() != nil { // it stays placed
 		charge = nil
 	}
 	if use := d.capsules[c.ID]; !c.Placed() {
@@ -200,7 +200,7 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 	n := d.nodes[d.view.state.Node(c.Node).index]
 	left := d.copies.New(*n)
 	e, _ := do.(Evict)
-	left.loses(c, d.view.state.rev+1, e.surges(c))
+	left.loses(c, d.view.state.rev+1, e.surges(c, n.Node))
 	s := draftStep{node: n, use: d.capsules[c.ID], charge: charge}
 	if err := d.moved(&s, c.ID, c.leaving(n.Node)...); err != nil {
 		if covered {
@@ -218,7 +218,7 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 // on until it is ready elsewhere (Evict.Surge).
 func (d *Draft) leaver(do Commitment) *Capsule {
 	c := d.view.state.Capsule(do.effect().leaves)
-	if e, evicts := do.(Evict); evicts && c != nil && e.surges(c) {
+	if e, evicts := do.(Evict); evicts && c != nil && e.surges(c, d.view.state.Node(c.Node).Node) {
 		return nil
 	}
 	return c

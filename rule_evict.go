@@ -78,13 +78,14 @@ func (c Evict) newcomers(s *State) iter.Seq[CapsuleID] {
 // wish reports whether c is a wish to take the capsule off its node.
 func (c Evict) wish(s *State, of *Capsule) bool {
 	if c.For == "" && c.ForGang == "" {
-		return s.misses(of) && !c.surges(of)
+		return s.misses(of) && !c.surges(of, s.Node(of.Node).Node)
 	}
 	return !c.recalls(of)
 }
 
-// surges reports whether c lets a placed capsule run on until it is ready elsewhere.
-func (c Evict) surges(of *Capsule) bool { return c.Surge && of.Begun && of.Spec.Surge }
+// surges reports whether c lets a capsule run on, on the node on which it is placed, until it is ready elsewhere. Whether it may is
+// judged by [tx.maySurge].
+func (c Evict) surges(of *Capsule, on *Node) bool { return c.Surge && of.Begun && on.State != Lost }
 
 // evict executes an Evict. With For or ForGang the capsule makes way (evictFor); otherwise it is moved: the same
 // proposal places it again.
@@ -124,7 +125,7 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 			g.displaced = err
 		}
 	}
-	if c.Surge && e.now.Begun && n.now.Node.State != Lost {
+	if c.surges(&e.now, n.now.Node) {
 		if err := t.maySurge(c, e); err != nil && !t.replays {
 			return "", err
 		}

@@ -218,6 +218,8 @@ func TestSurgesAgainstModel(t *testing.T) {
 	ids, nodes := []CapsuleID{"a", "b", "c"}, []NodeID{"n1", "n2", "n3"}
 	rapid.Check(t, func(t *rapid.T) {
 		ledger := &MemoryLedger{}
+		var view View
+		var draft Draft
 		m := &surgeModel{map[CapsuleID]*surgeCapsule{}, map[NodeID]bool{}}
 		for _, n := range nodes {
 			commit(t, ledger, PutNode{Node{ID: n, Capacity: Resources{CPU: 2}, Confirms: true}})
@@ -237,6 +239,15 @@ func TestSurgesAgainstModel(t *testing.T) {
 			do, takes, then := m.step(what, id, to)
 			if do == nil {
 				continue
+			}
+			if what == "surge" || what == "move" {
+				require.NoError(t, view.Refresh(context.Background(), ledger, nil, time.Unix(1, 0)))
+				draft.Sync(&view)
+				err := draft.Evict(Evict{Capsule: id, Surge: what == "surge"})
+				if err == nil {
+					err = draft.Place(view.State().Capsule(id), Choice{Node: view.State().Node(to)})
+				}
+				require.Equal(t, takes, err == nil, "on a draft: %s %s to %s: %v; before: %s", what, id, to, err, m.text(id))
 			}
 			at, err := ledger.Propose(context.Background(), Proposal{Do: do})
 			require.Equal(t, takes, err == nil, "%s %s to %s: %v; before: %s", what, id, to, err, m.text(id))

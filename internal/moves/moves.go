@@ -166,7 +166,8 @@ func (s *Search) Hopeful() bool { return s.hoped }
 
 func (s *Search) budget() int { return cmp.Or(s.Steps, 200_000) }
 
-// Taken returns how many steps the last search took. If it went on to sets of more than three moves, only the steps for those count.
+// Taken returns how many steps the last part of the last search took. A search has two parts if Room goes on to sets of more than three
+// moves, or Away tries again without surges.
 func (s *Search) Taken() int { return s.budget() - s.steps }
 
 func (s *Search) begin() {
