@@ -184,8 +184,8 @@ func (c *Capsule) ended(r *Remains) {
 	c.setRare(u.ordered(c.Begun))
 }
 
-// ordered moves a second instance that is told to stop from surge to remains, if remains is free and the capsule has not begun. So
-// whoever asks whether a capsule may begin need look at Remains only.
+// ordered moves a second instance that is told to stop from surge to remains, if remains is free and the capsule has not begun.
+// Then Remains alone says whether the capsule may begin.
 func (u uncommon) ordered(begun bool) uncommon {
 	if u.remains == nil && u.surge != nil && !u.surge.Surge && !begun {
 		u.remains, u.surge = u.surge, nil

@@ -260,7 +260,7 @@ func (d *Draft) withinQuota(spec *Spec) (within *Spec, short []string, err error
 	if q == nil {
 		return spec, nil, nil
 	}
-	if l := d.quotaFor(spec, ""); l != nil { // whatever the model
+	if l := d.quotaFor(spec, ""); l != nil { // no model changes that
 		return nil, nil, &NoFit{lack: l, names: d.names()}
 	}
 	var lacks *lack

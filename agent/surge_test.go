@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// serving counts the capsules of which a process really runs and serves.
+// serving returns how many capsules have a process that runs and is ready.
 func (w *world) serving() int {
 	ready := map[orbit.CapsuleID]bool{}
 	w.books.mu.Lock()

@@ -82,7 +82,7 @@ queues:
 	})
 }
 
-// A pod with preemptionPolicy Never waits and evicts nobody, whatever its priority. A gang with such a pod evicts nobody either, and
+// A pod with preemptionPolicy Never evicts nobody, even if its priority is higher: it waits. A gang with such a pod evicts nobody either, and
 // the same gang without the policy does evict.
 func TestNeverPreempts(t *testing.T) {
 	gang := strings.Replace(gangPod, "spec: {", "spec: {priority: 10, ", 1)

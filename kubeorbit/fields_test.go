@@ -200,7 +200,7 @@ func TestNominationsOfOthers(t *testing.T) {
 	})
 }
 
-// group makes a pod group with a minimum, and returns so many pods of it, each of one core.
+// group makes a pod group with a minimum, and returns pods of that group, each of one core.
 func (c *cluster) group(name string, spec schedulingv1alpha2.PodGroupSpec, n int) []*corev1.Pod {
 	spec.SchedulingPolicy.Gang = &schedulingv1alpha2.GangSchedulingPolicy{MinCount: int32(n)}
 	_, err := c.SchedulingV1alpha2().PodGroups("default").Create(c.t.Context(), &schedulingv1alpha2.PodGroup{

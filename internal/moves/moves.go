@@ -29,8 +29,8 @@ type Search struct {
 	Stays func(*orbit.Capsule) bool
 	// Most is how many capsules may move at most.
 	Most int
-	// Steps bounds the work of one search: it looks at about so many nodes, capsules and sets of capsules. The search for sets of more
-	// than three moves, which Room does last, may take as many again. 0: 200,000.
+	// Steps bounds each part of a search: the number of nodes, capsules and sets of capsules that it looks at, about. Room has a second
+	// part, for sets of more than three moves; Away has one without surges. 0: 200,000.
 	Steps int
 	// Note is kept with each placement of a capsule that moves.
 	Note string

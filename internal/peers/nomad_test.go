@@ -28,7 +28,7 @@ const (
 
 // scheduled is a cluster with one scheduler, which places one job after another.
 type scheduled interface {
-	// place submits the job with this number, which has so many tasks, and returns once all are placed and committed.
+	// place submits a job and returns once all its tasks are committed. Job numbers the jobs, and tasks is the number of its tasks.
 	place(b *testing.B, job, tasks int)
 }
 
@@ -71,7 +71,7 @@ func (n nomad) place(b *testing.B, job, tasks int) {
 	require.Equal(b, tasks, placed)
 }
 
-// own is an engine of orbit, on a ledger that judges each proposal. It packs, too, but for each task it chooses the best of all nodes.
+// own is an engine of orbit on a ledger that judges each proposal. It packs like Nomad, but chooses the best of all nodes for each task.
 type own struct {
 	ledger *orbit.MemoryLedger
 	engine *orbit.Engine
