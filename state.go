@@ -393,8 +393,8 @@ func (s *State) Gangs() iter.Seq[*GangState] {
 	return func(yield func(*GangState) bool) { s.gangs.Ascend(yield) }
 }
 
-// Broken yields the gangs that run below the minimum of a role ([GangState.Broken]), ordered by id. [GangState.Lacks]
-// says what each role lacks. The cost is a look at each gang.
+// Broken yields the gangs that run below the minimum of a role or their own ([GangState.Broken]), ordered by id.
+// [GangState.Shortfall] says what each lacks. The cost is a look at each gang.
 func (s *State) Broken() iter.Seq[*GangState] {
 	return func(yield func(*GangState) bool) {
 		s.gangs.Ascend(func(g *GangState) bool { return !g.Broken() || yield(g) })

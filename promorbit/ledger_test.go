@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"math/big"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/quotas"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/promorbit"
 	"github.com/orbitsched/orbit/sim/race"
@@ -107,13 +111,60 @@ func (b *books) expect(t testing.TB, l *orbit.MemoryLedger) map[string]float64 {
 		out[fmt.Sprintf("orbit_budget_expected_capsules{budget=%q}", budget.Budget.ID)] = float64(budget.Budget.Expected)
 	}
 	evens(s, out)
+	queues(s, out)
 	return out
+}
+
+// queues works out anew what queues use, from the capsules on nodes.
+func queues(s *orbit.State, out map[string]float64) {
+	own := map[orbit.QueueID]map[string]int64{}
+	sums := &quotas.Queues[orbit.QueueID]{All: map[orbit.QueueID]quotas.Queue[orbit.QueueID]{}, Own: func(id orbit.QueueID, resource string) *big.Rat {
+		return new(big.Rat).SetInt64(own[id][resource])
+	}}
+	for q := range s.Queues() {
+		id := q.Queue.ID
+		own[id] = map[string]int64{}
+		sums.All[id] = quotas.Queue[orbit.QueueID]{Parent: q.Queue.Parent, Nominal: q.Queue.Nominal, Borrow: q.Queue.Borrow, Lend: q.Queue.Lend, Weight: q.Queue.Weight}
+	}
+	for c := range s.Capsules() {
+		takes := own[c.Spec.Queue]
+		if takes == nil {
+			continue
+		}
+		if c.Pending() {
+			out[fmt.Sprintf("orbit_queue_waiting_capsules{queue=%q}", c.Spec.Queue)]++
+		}
+		if !c.Placed() {
+			continue
+		}
+		for d, want := range c.Spec.Envelope.Reservation {
+			takes[s.DimensionName(d)] += want
+		}
+		takes["device/"+s.Node(c.Node).Node.Devices.Model] += int64(c.Spec.Devices.Count * c.Spec.Devices.Milli)
+		for _, x := range c.Spec.Extras {
+			takes["extra/"+x.Name] += x.Amount
+		}
+	}
+	float := func(x *big.Rat) float64 { f, _ := x.Float64(); return f }
+	for id := range sums.All {
+		share := math.Inf(1)
+		if x := sums.Share(id); x.Rat != nil {
+			share = float(x.Rat)
+		}
+		out[fmt.Sprintf("orbit_queue_share{queue=%q}", id)] = share
+		for _, r := range sums.Divided(id) {
+			nominal := new(big.Rat).SetInt64(sums.All[id].Nominal[r])
+			for name, x := range map[string]*big.Rat{"used": sums.Used(id, r), "nominal": nominal, "borrowed": sums.Borrowed(id, r), "available": sums.Available(id, r)} {
+				out[fmt.Sprintf("orbit_queue_%s{queue=%q,resource=%q}", name, id, r)] = float(x)
+			}
+		}
+	}
 }
 
 // gangs counts anew what gangs lack that run.
 func gangs(s *orbit.State, out map[string]float64) {
 	for g := range s.Gangs() {
-		lacks, runs := 0, false
+		lacks, all, running := 0, 0, 0
 		for _, role := range g.Gang.Roles {
 			placed, left := 0, 0
 			for _, id := range role.Members {
@@ -126,9 +177,9 @@ func gangs(s *orbit.State, out map[string]float64) {
 			if role.Min > 0 {
 				least = min(left, role.Min)
 			}
-			lacks, runs = lacks+max(0, least-placed), runs || placed > 0
+			lacks, all, running = lacks+max(0, least-placed), all+left, running+placed
 		}
-		if runs && lacks > 0 {
+		if lacks = max(lacks, min(g.Gang.Min, all)-running); running > 0 && lacks > 0 {
 			out["orbit_broken_gangs"]++
 			out["orbit_broken_gang_lacking_capsules"] += float64(lacks)
 		}
@@ -157,8 +208,14 @@ func evens(s *orbit.State, out map[string]float64) {
 			delete(counts, "")
 			for n := range s.Nodes() {
 				d := domain(n.Node, e.Level)
-				meets := !slices.ContainsFunc(c.Spec.Require, func(p orbit.Predicate) bool { return !p.On(n.Node) })
-				if n.Node.State != orbit.Lost && d != "" && (slices.Contains(e.Domains, d) || len(e.Domains) == 0 && meets) {
+				meets := e.IgnoreRequire || !slices.ContainsFunc(c.Spec.Require, func(p orbit.Predicate) bool { return !p.On(n.Node) })
+				if len(e.Domains) > 0 {
+					meets = slices.Contains(e.Domains, d)
+				}
+				if e.HonorTaints {
+					meets = meets && n.Node.State == orbit.Ready && n.Node.Admits(c.Spec)
+				}
+				if n.Node.State != orbit.Lost && d != "" && meets {
 					eligible[d] = counts[d]
 				}
 			}
@@ -189,6 +246,8 @@ func waits(s *orbit.State, out map[string]float64) {
 		}
 		if waits {
 			out["orbit_placed_waiting_capsules"]++
+		}
+		if waits && c.PlaceTime != 0 {
 			out["orbit_oldest_placed_waiting_seconds"] = max(out["orbit_oldest_placed_waiting_seconds"], time.Since(c.PlaceTime.Time()).Seconds())
 		}
 	}
@@ -227,8 +286,8 @@ func (b *books) follow(t testing.TB, l *orbit.MemoryLedger, s *orbit.State) {
 		for _, c := range changes {
 			kind := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", c.Do), "orbit."))
 			switch do := c.Do.(type) {
-			case orbit.PutNode, orbit.RemoveNode, orbit.PutBudget, orbit.RemoveBudget:
-				kind = map[string]string{"putnode": "put_node", "removenode": "remove_node", "putbudget": "put_budget", "removebudget": "remove_budget"}[kind]
+			case orbit.PutNode, orbit.RemoveNode, orbit.PutBudget, orbit.RemoveBudget, orbit.PutQueue, orbit.RemoveQueue:
+				kind = regexp.MustCompile("^(put|remove)").ReplaceAllString(kind, "${1}_")
 			case orbit.Evict:
 				if do.For == "" && do.ForGang == "" {
 					kind = "move"
@@ -390,7 +449,7 @@ func (s *scraped) compare() {
 // After any history, the metrics of a ledger are what a look at all of its records and its whole history gives: in worlds with gangs,
 // evictions, budgets, rules of company, nominations, holds, lost nodes, agents that confirm, and engines that fail.
 func TestLedgerAddsUpInRaces(t *testing.T) {
-	seeds := uint64(12)
+	seeds := uint64(40)
 	if testing.Short() {
 		seeds = 3
 	}
@@ -419,7 +478,7 @@ func TestLedgerAddsUpInRaces(t *testing.T) {
 	if !testing.Short() {
 		for _, series := range []string{"holds", "nominations", `resource_nominated{resource="cpu"}`, `nodes{state="cordoned"}`, "pending_groups",
 			`resource_stranded{resource="cpu"}`, `ledger_changes_total{kind="evict"}`, `ledger_changes_total{kind="move"}`, `ledger_changes_total{kind="confirm"}`,
-			`ledger_changes_total{kind="fail"}`, `even_skew_capsules{group="g1",level="zone"}`, `even_excess_capsules{group="g1",level="zone"}`, `pending_capsules{class="Gang"}`, "placed_waiting_capsules", "recent_failed_starts", "failing_nodes", "oldest_placed_waiting_seconds", `oldest_pending_seconds{class="Batch"}`} {
+			`ledger_changes_total{kind="fail"}`, `even_skew_capsules{group="g1",level="zone"}`, `even_excess_capsules{group="g1",level="zone"}`, `pending_capsules{class="Gang"}`, "placed_waiting_capsules", "recent_failed_starts", "failing_nodes", `queue_borrowed{queue="q0",resource="cpu"}`, `queue_waiting_capsules{queue="q0"}`, `queue_share{queue="q0"}`, "oldest_placed_waiting_seconds", `oldest_pending_seconds{class="Batch"}`} {
 			assert.Positive(t, shown["orbit_"+series], "no world shows %s at work", series)
 		}
 	}
