@@ -184,6 +184,17 @@ func (c *Capsule) ended(r *Remains) {
 	c.setRare(u.ordered(c.Begun))
 }
 
+// replaced puts another record of the same instance in the place of r, which is Remains or Surge.
+func (c *Capsule) replaced(r, by *Remains) {
+	u := *c.rare()
+	if u.remains == r {
+		u.remains = by
+	} else {
+		u.surge = by
+	}
+	c.setRare(u)
+}
+
 // ordered moves a second instance that is told to stop from surge to remains, if remains is free and the capsule has not begun.
 // Then Remains alone says whether the capsule may begin.
 func (u uncommon) ordered(begun bool) uncommon {
@@ -364,7 +375,8 @@ const maxRoles = 1 << 16
 type Remains struct {
 	// Capsule is the capsule that ran there. It may be pending, placed elsewhere, or released for good.
 	Capsule CapsuleID `json:"-"`
-	// Spec is the spec that the capsule had there. Since then its id may have been submitted again with another.
+	// Spec is the spec that the capsule had there, or the one of a later [Respec] with Stopping. [Capsule.Spec] may be another: of a capsule
+	// that has got another since, or was submitted again.
 	Spec *Spec `json:"-"`
 	// Node is the node that the capsule was taken off.
 	Node NodeID `json:"node"`
@@ -385,7 +397,7 @@ type Remains struct {
 	Note string `json:"note,omitempty"`
 }
 
-// same reports whether both are nil, or are remains of the same placement that agree in Surge.
+// same reports whether both are nil, or are remains of the same placement that agree in Surge and Spec.
 func (r *Remains) same(o *Remains) bool {
-	return r == o || r != nil && o != nil && r.Capsule == o.Capsule && r.Since == o.Since && r.Surge == o.Surge
+	return r == o || r != nil && o != nil && r.Capsule == o.Capsule && r.Since == o.Since && r.Surge == o.Surge && r.Spec == o.Spec
 }

@@ -232,6 +232,10 @@ type Respec struct {
 	// it. That is a fact, so what it takes more is not judged, and the node may then give more than it has
 	// ([State.Overcommitted]). A capsule that has begun ([Capsule.Begun]) shrinks only with Applied.
 	Applied bool `json:"applied,omitempty"`
+	// Stopping says that the capsule was taken off its node, and still runs there with this spec ([Remains]); Since is
+	// then [Remains.Since]. Others may get into its way by its groups and rules of company, which are replaced. What it takes there, in
+	// resources, devices and extras, must stay. It is a fact, and no part of a plan. The capsule itself keeps its spec.
+	Stopping bool `json:"stopping,omitempty"`
 }
 
 // Resize is the former name of [Respec], under which programs that were written before it still compile.

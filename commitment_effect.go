@@ -10,7 +10,7 @@ type effect struct {
 	arrives, leaves CapsuleID
 	// The capsule that waits again, for another owner, or in another class.
 	waits CapsuleID
-	// The capsule that has stopped on a node that it left before.
+	// The capsule that has stopped on a node that it left before, or that counts with another spec there.
 	stops CapsuleID
 	// The capsule that may count as a healthy member of its groups.
 	heals CapsuleID

@@ -135,6 +135,29 @@ var facts = map[string]struct {
 	"nominee adopted elsewhere": {grown, func(w *freedWorld) { w.nominate(100 * time.Hour) }, func(w *freedWorld) {
 		w.commit(in("m", "z", 0), orbit.Adopt{Capsule: "rival", Node: "m"})
 	}},
+	"what stops is in the way no longer": {shy, func(w *freedWorld) {
+		w.commit(roomOf("n", func(n *orbit.Node) { n.Confirms, n.Labels = true, map[string]string{"zone": "z"} }))
+		w.runs("old", "n", with(0, func(s *orbit.Spec) { s.Group = "g" }))
+		w.commit(orbit.Confirm{Capsule: "old", Since: w.since("old"), Begun: true})
+		w.commit(orbit.Release{Capsule: "old", Final: true})
+	}, func(w *freedWorld) {
+		s, err := w.ledger.Snapshot(w.Context())
+		require.NoError(w, err)
+		w.commit(orbit.Respec{Capsule: "old", Since: s.Capsule("old").Remains().Since, Spec: with(0, func(*orbit.Spec) {}), Stopping: true})
+	}},
+	"what stopped with another spec has stopped": {shy, func(w *freedWorld) {
+		w.commit(roomOf("n", func(n *orbit.Node) { n.Confirms, n.Labels = true, map[string]string{"zone": "z"} }))
+		w.runs("old", "n", with(0, func(*orbit.Spec) {}))
+		w.commit(orbit.Confirm{Capsule: "old", Since: w.since("old"), Begun: true})
+		w.commit(orbit.Release{Capsule: "old", Final: true})
+		s, err := w.ledger.Snapshot(w.Context())
+		require.NoError(w, err)
+		w.commit(orbit.Respec{Capsule: "old", Since: s.Capsule("old").Remains().Since, Spec: with(0, func(s *orbit.Spec) { s.Group = "g" }), Stopping: true})
+	}, func(w *freedWorld) {
+		s, err := w.ledger.Snapshot(w.Context())
+		require.NoError(w, err)
+		w.commit(orbit.Confirm{Capsule: "old", Since: s.Capsule("old").Remains().Since, Stopped: true})
+	}},
 	"remains have stopped": {grown, func(w *freedWorld) {
 		agent := func(n *orbit.Node) { n.Confirms = true }
 		w.commit(roomOf("n", agent))

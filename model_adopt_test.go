@@ -152,7 +152,7 @@ func draftAdopt(s *scribe) (out []Commitment) {
 func TestLedgerAgainstModelAdopt(t *testing.T) {
 	scale.Sequential(t)
 	t.Parallel()
-	for total := range scale.Reach(t, "adopted", "with another spec", "overcommitted", "regrouped", "evicted for a growth") {
+	for total := range scale.Reach(t, "adopted", "with another spec", "overcommitted", "regrouped", "evicted for a growth", "regrouped while it stops") {
 		rapid.Check(t, func(t *rapid.T) {
 			d := newDuel(Limits{NominatedShare: shares(t)}, rapid.Bool().Draw(t, "wild"))
 			d.employ(t)
@@ -164,6 +164,7 @@ func TestLedgerAgainstModelAdopt(t *testing.T) {
 			}
 			total["regrouped"] += d.model.regrouped
 			total["evicted for a growth"] += d.model.outgrown
+			total["regrouped while it stops"] += d.model.restopped
 		})
 	}
 }
@@ -181,6 +182,9 @@ func (r *modelRound) respec(z Respec) *refusal {
 	}
 	if no := r.unseen(z.Capsule); no != nil {
 		return no
+	}
+	if z.Stopping {
+		return r.respecStopping(z, c)
 	}
 	changed, specified := r.was.capsules[z.Capsule].changed, r.was.specAt(z.Capsule)
 	grow, shrinks := *c.growth(z.Spec), c.spec.shrinks(z.Spec)
@@ -227,6 +231,23 @@ func (r *modelRound) respec(z Respec) *refusal {
 	if c.grows(&grow) {
 		r.grows[z.Capsule] = grow
 	}
+	return nil
+}
+
+// respecStopping gives another spec to what still runs of a capsule.
+func (r *modelRound) respecStopping(z Respec, c modelCapsule) *refusal {
+	if c.remains == nil || c.remains.since != z.Since {
+		return lostTo(max(r.was.capsules[z.Capsule].changed, r.was.left.Remains))
+	}
+	was := &modelCapsule{spec: c.remains.spec}
+	if grow := was.growth(z.Spec); was.grows(grow) || was.spec.shrinks(z.Spec) || z.Spec.Devices.Count != was.spec.Devices.Count || z.Spec.Devices.Milli != was.spec.Devices.Milli {
+		return lostTo(c.remains.left)
+	}
+	now := *c.remains
+	now.spec = z.Spec
+	c.remains = &now
+	r.now.capsules[z.Capsule] = c
+	r.now.restopped += btoi(!slices.Equal(modelGroupsOf(was.spec), modelGroupsOf(z.Spec)))
 	return nil
 }
 
@@ -333,8 +354,34 @@ func respecsElse(do []Commitment) bool {
 	return false
 }
 
+// draftRespecStopping gives other groups and rules to a capsule that stops; nil: none does.
+func draftRespecStopping(s *scribe) []Commitment {
+	c := s.some(func(c *Capsule) bool { return c.Remains() != nil })
+	if c.Spec == nil {
+		return nil
+	}
+	spec, other := *c.Remains().Spec.Clone(), s.spec()
+	spec.Group, spec.Groups, spec.Even, spec.Apart, spec.Near = other.Group, other.Groups, other.Even, other.Apart, other.Near
+	if s.chance(4) {
+		spec.Extras, spec.Devices = other.Extras, other.Devices
+	}
+	if s.chance(4) {
+		spec.Envelope.Reservation[CPU]++
+	}
+	z := Respec{Capsule: c.ID, Since: c.Remains().Since, Spec: &spec, Stopping: true, Applied: s.chance(12)}
+	if s.chance(12) {
+		z.Since = c.PlacedAt
+	}
+	return []Commitment{z}
+}
+
 // draftRespec gives a capsule another spec: another size most often, or other groups, rules, rank or extras.
 func draftRespec(s *scribe) []Commitment {
+	if s.chance(3) {
+		if do := draftRespecStopping(s); do != nil {
+			return do
+		}
+	}
 	c := s.some(func(c *Capsule) bool { return c.Placed() || c.Pending() && s.chance(2) })
 	if c.Spec == nil {
 		return draftSubmit(s)

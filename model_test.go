@@ -27,8 +27,8 @@ type model struct {
 	// When something that has budgets came to have one, or lost a healthy member since.
 	leftOf map[string]Revision
 	// Wishes that passed because what they touched was not healthy, placements that borrowed, and evictions for the lender.
-	freed, lent, recalled, replaced, rebuilt, respecified, regrouped, outgrown int
-	grew                                                                       modelGrowth
+	freed, lent, recalled, replaced, rebuilt, respecified, regrouped, outgrown, restopped int
+	grew                                                                                  modelGrowth
 	// Evictions between queues.
 	reclaimed int
 	// Capsules that have ended because they were taken off their nodes.
@@ -1057,7 +1057,7 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 	case Release:
 		return c.At < 0 || c.At != 0 && (c.Final && !c.Stopped || c.Hold != "")
 	case Respec:
-		return c.Capsule == "" || c.Spec == nil || badSpec(c.Spec)
+		return c.Capsule == "" || c.Spec == nil || badSpec(c.Spec) || c.Stopping && (c.Since == 0 || c.Applied)
 	case Adopt:
 		return c.Capsule == "" || c.Node == "" || c.At < 0 || c.Spec != nil && badSpec(c.Spec)
 	case Evict:

@@ -14,6 +14,9 @@ func (c Respec) check(v *validator) Commitment {
 		v.fail("respec of capsule %q needs a spec", c.Capsule)
 		return nil
 	}
+	if c.Stopping && (c.Since == 0 || c.Applied) {
+		v.fail("respec of capsule %q, which stops, needs the revision of the placement that it has left, and no Applied", c.Capsule)
+	}
 	c.Spec = v.spec(c.Spec)
 	return c
 }
@@ -26,6 +29,9 @@ func (c Respec) execute(t *tx) (NodeID, error) {
 func (c Respec) subject() CapsuleID { return c.Capsule }
 
 func (c Respec) effect() effect {
+	if c.Stopping {
+		return effect{stops: c.Capsule, gives: true} // it may be in the way of others no longer
+	}
 	f := effect{respecs: c.Capsule, nominee: Nominee{Capsule: c.Capsule}, gives: true}
 	if c.Since == 0 {
 		f.waits = c.Capsule // it is in another class now
@@ -38,8 +44,8 @@ func (c Respec) effect() effect {
 // offence implements [planCheck.offence]. A plan may change the envelope alone: the rest of a spec is said by the owner
 // of the work, and what another party has done already by its agent.
 func (c Respec) offence(t *planCheck) (CapsuleID, string) {
-	if own := t.s.Capsule(c.Capsule); c.Applied || own != nil && c.Spec != nil && !own.Spec.resizes(c.Spec) {
-		return c.Capsule, fmt.Sprintf("says that another spec of capsule %q is applied already, or changes more of the spec than the envelope, which is not for a plan", c.Capsule)
+	if own := t.s.Capsule(c.Capsule); c.Applied || c.Stopping || own != nil && c.Spec != nil && !own.Spec.resizes(c.Spec) {
+		return c.Capsule, fmt.Sprintf("says that another spec of capsule %q is applied already or that it stops, or changes more of the spec than the envelope, which is not for a plan", c.Capsule)
 	}
 	return c.Capsule, t.foreign(c.Capsule, "changes the spec of")
 }
@@ -61,6 +67,9 @@ func (t *tx) respec(c *Respec) (NodeID, error) {
 	e, err := t.meant(c.Capsule)
 	if err != nil {
 		return "", err
+	}
+	if c.Stopping {
+		return t.respecStopping(c, e)
 	}
 	if err := t.mayRespec(c, e); err != nil {
 		return "", err
@@ -109,6 +118,31 @@ func (t *tx) respecPlaced(c *Respec, e *txCapsule, was *Capsule) error {
 		e.grows = more
 	}
 	return nil
+}
+
+// respecStopping replaces the spec with which a capsule counts on a node that it has left, and nothing in the capsule's own record.
+func (t *tx) respecStopping(c *Respec, e *txCapsule) (NodeID, error) {
+	r, err := t.remainsSince(e, c.Since, "propose it without Stopping")
+	if err != nil {
+		return "", err
+	}
+	at := Rejection{Capsule: c.Capsule, Node: r.Node}
+	switch {
+	case r.Surge:
+		at.advice = "wait until it is ready, or release it, which undoes the surge"
+		return "", t.refuse(at, e.newest(), "capsule %q surges from node %q, where it runs with the spec that it has", c.Capsule, r.Node)
+	case !c.Spec.takesAs(r.Spec):
+		at.advice = "copy the envelope, the devices and the extras of Remains.Spec"
+		return "", t.refuse(at, r.Left, "capsule %q has left node %q, and takes there what it took until it has stopped", c.Capsule, r.Node)
+	}
+	now := *r
+	now.Spec = c.Spec
+	n := t.node(r.Node) // not nil: a node with remains cannot leave
+	n.now.remains = remainsWithout(n.now.remains, r)
+	t.setRemains(n, n.now.withRemains(&now))
+	e.now.replaced(r, &now)
+	e.dirty = true
+	return r.Node, nil
 }
 
 // mayRespec checks everything about a Respec except what the capsule takes more.
@@ -249,6 +283,11 @@ func (s *Spec) takesMore() bool { return s.Envelope.Reservation != (Resources{})
 func (s *Spec) takesLess(than *Spec) bool {
 	return !than.Envelope.Reservation.Within(s.Envelope.Reservation) ||
 		slices.ContainsFunc(than.Extras, func(x Extra) bool { return amountOf(s.Extras, x.Name) < x.Amount })
+}
+
+// takesAs reports whether capsules of both specs take the same of a node.
+func (s *Spec) takesAs(o *Spec) bool {
+	return !s.takesLess(o) && !o.takesLess(s) && s.Devices.Count == o.Devices.Count && s.Devices.Milli == o.Devices.Milli
 }
 
 // growth returns the ask of a placed capsule that grows by the spec.

@@ -175,22 +175,30 @@ func (l *runLoad) exceeds(n *Node, c *Capsule, names *dimensionNames) *Rejection
 
 // confirmStopped ends the remains of a placement. Nothing else in the capsule's record changes.
 func (t *tx) confirmStopped(c *Confirm, e *txCapsule) (NodeID, error) {
-	r := e.now.Remains()
-	if s := e.now.Surge(); s != nil && s.Since == c.Since {
-		r = s
-	}
-	if r == nil || !t.madeAt(r.Since, c.Since) {
-		at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
-		if e.now.Placed() && e.now.PlacedAt == c.Since {
-			at.advice = "release it with Stopped"
-		}
-		return "", t.refuse(at, max(e.newest(), t.s.left.Remains),
-			"nothing remains of capsule %q from a placement at revision %d: it was not taken off its node, or has stopped there",
-			c.Capsule, c.Since)
+	r, err := t.remainsSince(e, c.Since, "release it with Stopped")
+	if err != nil {
+		return "", err
 	}
 	t.dropRemains(r)
 	e.now.ended(r)
 	return r.Node, nil
+}
+
+// remainsSince returns what remains of the placement that a capsule got at a revision. The advice is for who means the placement that
+// the capsule still has.
+func (t *tx) remainsSince(e *txCapsule, since Revision, advice string) (*Remains, error) {
+	for _, r := range [...]*Remains{e.now.Remains(), e.now.Surge()} {
+		if r != nil && t.madeAt(r.Since, since) {
+			return r, nil
+		}
+	}
+	at := Rejection{Capsule: e.now.ID, Node: e.now.Node}
+	if e.now.Placed() && e.now.PlacedAt == since {
+		at.advice = advice
+	}
+	return nil, t.refuse(at, max(e.newest(), t.s.left.Remains),
+		"nothing remains of capsule %q from a placement at revision %d: it was not taken off its node, or has stopped there",
+		e.now.ID, since)
 }
 
 // waitsFor returns the first remains that have to end before a placed capsule begins on its node; nil: it may begin.
@@ -337,9 +345,6 @@ func (v *verifier) remains(c *Capsule) {
 		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec == nil {
 			v.fail("capsule %q has remains on node %q, but the node is not there, is lost, or does not list them", c.ID, r.Node)
 			return
-		}
-		if r.Spec != c.Spec && r.Left > c.SubmittedAt() && !c.Respecified {
-			v.fail("capsule %q left node %q at revision %d with another spec than it has", c.ID, r.Node, r.Left)
 		}
 		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || r == c.Remains() && c.Placed() && c.PlacedAt < r.Left {
 			v.fail(

@@ -89,6 +89,39 @@ func TestApartFromPodsThatNobodyHasSelectedBefore(t *testing.T) {
 	})
 }
 
+// A new pod is apart from one that terminates, also if no selector has named that before, and if it got its label only then.
+func TestApartFromWhatTerminates(t *testing.T) {
+	for what, labels := range map[string]map[string]string{"selected anew": {"app": "one"}, "relabelled": nil} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, "a", "b cordoned")
+				c.stops = 20 * time.Second
+				one := podFrom(t, small)
+				one.Labels = labels
+				c.add(one)
+				if labels == nil { // somebody names the selector before
+					c.add(podFrom(t, "metadata: {name: first}\nspec: {nodeSelector: {no: such}, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: one}}}]}}}"))
+				}
+				c.run()
+				c.until("it runs", func() bool { return c.bound("small") == 1 })
+				c.pass(5 * time.Second)
+				c.delete("small")
+				c.pass(time.Second)
+				if labels == nil {
+					c.update("small", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "one"} })
+					c.pass(time.Second)
+				}
+				c.add(podFrom(t, "metadata: {name: hater}\nspec: {affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: one}}}]}}}"))
+				c.pass(5 * time.Second)
+				require.Zero(t, c.bound("hater"), "it would run beside what still stops")
+				c.pass(30 * time.Second)
+				require.Equal(t, 1, c.bound("hater"))
+				c.kill()
+			})
+		})
+	}
+}
+
 // A gang that runs keeps its minimum when the scheduler restarts: it gives way as a whole.
 func TestGangKeepsItsMinimumOverRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

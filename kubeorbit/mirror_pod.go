@@ -242,7 +242,7 @@ func (w *want) next(state *orbit.State) []orbit.Commitment {
 	case w.phase == waiting:
 		return w.wait(state, c, alive)
 	case !alive && c != nil && c.Remains() != nil && c.Remains().Node == w.node:
-		return nil // it was evicted or is being deleted, and still runs
+		return w.stops(c.Remains()) // it was evicted or is being deleted, and still runs
 	case !alive:
 		if c != nil && c.Remains() != nil {
 			return []orbit.Commitment{stopped(c)}
@@ -277,6 +277,20 @@ func (w *want) wait(state *orbit.State, c *orbit.Capsule, alive bool) []orbit.Co
 		return []orbit.Commitment{orbit.Respec{Capsule: w.id, Spec: w.spec}}
 	}
 	return []orbit.Commitment{orbit.Respec{Capsule: w.id, Since: c.PlacedAt, Spec: w.spec, Applied: true}}
+}
+
+// stops returns what gives a pod that terminates its groups and rules of now: it may have got other labels since, or another pod may be
+// the first to name a selector that selects it. What it takes of the node stays what the kubelet has admitted.
+func (w *want) stops(r *orbit.Remains) []orbit.Commitment {
+	if r.Surge || r.Spec == w.spec {
+		return nil
+	}
+	spec := w.spec.Clone()
+	spec.Envelope, spec.Devices, spec.Extras = r.Spec.Envelope, r.Spec.Devices, r.Spec.Extras
+	if now, err := spec.Share(); err != nil || now == r.Spec {
+		return nil // it was valid with other groups before, so the pod says nothing valid now
+	}
+	return []orbit.Commitment{orbit.Respec{Capsule: w.id, Since: r.Since, Spec: spec, Stopping: true}}
 }
 
 // end returns what to commit next for a capsule of which nothing runs.

@@ -277,6 +277,42 @@ func checkRespecApplied(t *trial) {
 	}
 }
 
+// checkRespecStopping gives other groups and rules to what has left its node and still runs there. Who comes is judged by them.
+func checkRespecStopping(t *trial) {
+	loud, apart := cpu(1), cpu(1)
+	loud.Group, apart.Apart = "loud", []orbit.Apart{{Group: "loud", Level: orbit.NodeKey}}
+	t.commits(confirming("n", 4), confirming("m", 4), submit(movable(cpu(1)), "a", "b"), submit(apart, "c"), place("a", "n"), place("b", "n"))
+	stays := orbit.Respec{Capsule: "a", Since: t.capsule("a").PlacedAt, Spec: loud, Stopping: true}
+	t.commits(t.begins("a"), t.begins("b"))
+	t.mistakes(stays) // it does not stop
+	t.commits(cancel("a"))
+	t.commits(evictedTo(t.evict("b"), "m")...)
+	view := t.view()
+	larger := stays
+	larger.Spec = cpu(2)
+	t.mistakes(larger)
+	t.invalid(orbit.Respec{Capsule: "a", Spec: loud, Stopping: true})
+	t.invalid(applied(stays))
+	t.commits(stays)
+	t.loses(view, place("c", "n")) // it came to be loud after the view
+	t.mistakes(place("c", "n"))
+	if c := t.capsule("a"); c.Spec.Group != "" || c.Remains().Spec.Group != "loud" {
+		t.Failf("capsule \"a\" has the spec %+v, and stops with %+v", c.Spec, c.Remains().Spec)
+	}
+	t.commits(t.stops("a"))
+	t.mistakes(stays) // it has stopped
+	moved := stays
+	moved.Capsule, moved.Since = "b", t.capsule("b").Remains().Since
+	t.commits(moved) // the instance that it left; on its new node it is as before
+	t.mistakes(place("c", "n"))
+	if c := t.capsule("b"); c.Spec.Group != "" || c.Respecified {
+		t.Failf("capsule \"b\" has the spec %+v on node %q", c.Spec, c.Node)
+	}
+	moved.Spec = cpu(1)
+	t.commits(moved) // it is loud no longer
+	t.commits(place("c", "n"))
+}
+
 // checkRespecEvicts lets a capsule grow in the room of others that it outranks.
 func checkRespecEvicts(t *trial) {
 	t.commits(node("n", 4), submit(ranked(5, 2), "a"), submit(cpu(1), "low", "low2"), submit(ranked(5, 2), "w"), place("a", "n"), place("low", "n"), place("low2", "n"))

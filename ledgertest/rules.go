@@ -142,6 +142,8 @@ var rules = []rule{
 		"a label that changes moves a pod out of a budget, and no scheduler sees it", checkRespecPlaced),
 	harness.Define("respec-applied", "", "what another party has changed is recorded, however much it takes, and nothing else is admitted there",
 		"a pod that was resized by the cluster's operator is refused, and its node is planned as if there were room", checkRespecApplied),
+	harness.Define("respec-stopping", "", "what stops gets other groups and rules where it still runs; what it takes there stays",
+		"a pod that terminates is relabelled, or a new pod is the first that wants to be apart from it, and runs beside it", checkRespecStopping),
 	harness.Define("respec-evicts", "", "what grows evicts what it outranks, and no more than it needs",
 		"kubernetes 135107, KEP-5836: important work cannot grow beside work of no importance", checkRespecEvicts),
 	harness.Define("devices", "26 (I1)", "each device instance is shared up to what it has; a place names as many as it asks for",

@@ -53,7 +53,7 @@ func (w *World) feed(ctx context.Context, changes []orbit.Change, after *orbit.S
 				w.do(ctx, do)
 			}
 		case orbit.Respec:
-			if c := w.state(ctx).Capsule(do.Capsule); c != nil {
+			if c := w.state(ctx).Capsule(do.Capsule); c != nil && !do.Stopping { // in a World nothing stops
 				do.Since = 0
 				if c.Placed() {
 					do.Since = c.PlacedAt
