@@ -77,7 +77,7 @@ type Engine struct {
 	// One element for each goroutine that waits for reports; nil: none has yet.
 	listening chan struct{}
 
-	// Decides claims instead of the navigator, so that the claims of the engines of a population do not overlap; nil: the
+	// Decides claims instead of the navigator, so that no two engines of a population own the same work; nil: the
 	// engine is in no population.
 	population atomic.Pointer[claimShare]
 	// The revision that the next view must have reached.

@@ -136,8 +136,10 @@ var facts = map[string]struct {
 		w.commit(in("m", "z", 0), orbit.Adopt{Capsule: "rival", Node: "m"})
 	}},
 	"what stops is in the way no longer": {shy, func(w *freedWorld) {
-		w.commit(roomOf("n", func(n *orbit.Node) { n.Confirms, n.Labels = true, map[string]string{"zone": "z"} }))
-		w.runs("old", "n", with(0, func(s *orbit.Spec) { s.Group = "g" }))
+		full := in("m", "z", 0) // in the zone of the node that has room
+		full.Node.Confirms = true
+		w.commit(in("n", "z", 4), full)
+		w.runs("old", "m", with(0, func(s *orbit.Spec) { s.Group = "g" }))
 		w.commit(orbit.Confirm{Capsule: "old", Since: w.since("old"), Begun: true})
 		w.commit(orbit.Release{Capsule: "old", Final: true})
 	}, func(w *freedWorld) {

@@ -27,7 +27,12 @@ func importers(t *testing.T) map[string]string {
 	program, gangs := programs[0], gangsImports+navigators[1]
 	loop := "\tfor _, engine := range population.Engines {\n"
 	require.Contains(t, program, loop)
-	packs := strings.ReplaceAll(program, loop, "\tpopulation.Engines[0].Navigator = &Packer{}\n"+loop)
+	page, err := os.ReadFile("docs/navigator.md")
+	require.NoError(t, err)
+	_, lines, _ := strings.Cut(string(page), "    packer := ")
+	lines, _, _ = strings.Cut(lines, "\n\n")
+	packs := strings.ReplaceAll(program, loop, "packer := "+lines+"\n"+loop)
+	packs = strings.Replace(packs, "import (", "import (\n\"slices\"", 1)
 	return map[string]string{
 		"example/main.go": program,
 		"packer/main.go":  packs, "packer/packer.go": packerImports + navigators[0],

@@ -1,13 +1,11 @@
 package orbit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +16,8 @@ import (
 // Population runs several engines on one ledger, and reports work that none of them owns. It needs no coordinator:
 // claims divide the work, and the ledger settles the rest. Set the fields before Run.
 type Population struct {
-	// Engines are the engines that the population runs.
+	// Engines are the engines that the population runs. Work that several of them claim, and that is assigned to none, belongs to the
+	// first of these in the list. So an engine for some modules stands before those that claim all.
 	Engines []*Engine
 	// Strict orders the work of all engines by priority: while an engine has work of higher priority that it has not planned
 	// yet, the others plan no work of lower priority. Work that its plan has left out can use nothing now, and holds nobody
@@ -40,11 +39,9 @@ type Population struct {
 }
 
 // Run runs all engines until ctx ends, and then returns nil. Before it starts any, it refuses engines with faults, with
-// the same name or on different ledgers, and engines whose claims overlap on the module and class of a pending capsule.
-// The error wraps ErrInvalid. If claims overlap on a pair that first occurs later, the first of these engines in the
-// list gets the work.
+// the same name or on different ledgers. The error wraps ErrInvalid.
 func (p *Population) Run(ctx context.Context) error {
-	if err := p.check(ctx); err != nil {
+	if err := p.check(); err != nil {
 		return err
 	}
 	p.owners = &claimTable{engines: p.Engines}
@@ -69,7 +66,7 @@ func (p *Population) Run(ctx context.Context) error {
 }
 
 // check returns every fault that keeps the population from starting.
-func (p *Population) check(ctx context.Context) error {
+func (p *Population) check() error {
 	var faults []error
 	names := map[string]bool{}
 	for i, e := range p.Engines {
@@ -95,47 +92,7 @@ func (p *Population) check(ctx context.Context) error {
 	if len(p.Engines) == 0 {
 		faults = append(faults, invalidf("population without engines"))
 	}
-	if len(faults) > 0 {
-		return errors.Join(faults...)
-	}
-	return p.checkClaims(ctx)
-}
-
-// checkClaims returns an error for each pair of a pending capsule that more than one engine claims.
-func (p *Population) checkClaims(ctx context.Context) error {
-	state, err := p.Engines[0].Ledger.Snapshot(ctx)
-	switch {
-	case ctx.Err() != nil: // the population ends before it starts
-		return nil //nolint:nilerr // a context that ends early is how it ends
-	case err != nil:
-		return fmt.Errorf("orbit: population: %w", err)
-	}
-	pairs := map[claim]bool{}
-	for c := range state.Capsules() {
-		if c.Pending() && c.Owner() == "" {
-			pairs[claim{c.Spec.Module, c.Spec.Class}] = true
-		}
-	}
-	var faults []error
-	for pair := range pairs {
-		if owners := p.claimants(pair); len(owners) > 1 {
-			faults = append(faults, invalidf("module %q, class %v is claimed by engines %s; claims must not overlap: leave all but one out, or let each claim modules of its own",
-				pair.module, pair.class, strings.Join(owners, ", ")))
-		}
-	}
-	slices.SortFunc(faults, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return errors.Join(faults...)
-}
-
-// claimants returns the quoted names of the engines that claim a pair.
-func (p *Population) claimants(pair claim) []string {
-	var names []string
-	for _, e := range p.Engines {
-		if e.ask(pair) {
-			names = append(names, fmt.Sprintf("%q", e.Name))
-		}
-	}
-	return names
 }
 
 // watch reports the pending capsules that no engine owns, each once for every time that it becomes pending.

@@ -26,19 +26,16 @@ func named(name string, l Ledger, nav Navigator) *Engine {
 	return &Engine{Name: name, Ledger: l, Navigator: nav}
 }
 
-// A population refuses to start, and names what is wrong: engines whose claims overlap on what is pending,
-// with the pair; names used twice; faults of engines; engines on different ledgers; no engines.
+// A population refuses to start, and names what is wrong: names used twice; faults of engines; engines on different ledgers; no engines.
 func TestPopulationRefuses(t *testing.T) {
 	l, other := &MemoryLedger{}, &MemoryLedger{}
 	spec := ofModule("web", 1)
 	spec.Class = BestEffort
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: spec})
-	a, b := named("a", l, &greedy{}), named("b", l, &greedy{claims: only("web")})
 	for name, c := range map[string]struct {
 		engines []*Engine
 		words   []string
 	}{
-		"overlap":     {[]*Engine{a, b}, []string{`module "web"`, "BestEffort", `"a", "b"`}},
 		"same name":   {[]*Engine{named("x", l, &greedy{}), named("x", l, &greedy{})}, []string{`two engines are named "x"`}},
 		"no name":     {[]*Engine{named("", l, &greedy{}), named("", l, &greedy{})}, []string{`two engines are named ""`}},
 		"two ledgers": {[]*Engine{named("x", l, &greedy{}), named("y", other, &greedy{})}, []string{`engine "y"`, "another ledger"}},
@@ -115,13 +112,13 @@ func TestUnclaimedCapsulesAreReportedOnce(t *testing.T) {
 	})
 }
 
-// A capsule has one owner: the engine that it is assigned to, be its module another's; else the one that
-// claims it; and where claims overlap on a pair that comes up later, the first in the list.
+// A capsule has one owner: the engine that it is assigned to, be its module another's; else the first in the list that
+// claims it, also if it waits already when the population begins.
 func TestOwnersAreHonoured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &MemoryLedger{}
 		commit(t, l, PutNode{machine("n", 100)}, Submit{IDs: []CapsuleID{"assigned"}, Spec: ofModule("a", 1), Owner: "b"},
-			Submit{IDs: []CapsuleID{"stranger's"}, Spec: ofModule("a", 1), Owner: "stranger"})
+			Submit{IDs: []CapsuleID{"stranger's"}, Spec: ofModule("a", 1), Owner: "stranger"}, Submit{IDs: []CapsuleID{"early"}, Spec: ofModule("late", 1)})
 		a := &greedy{claims: func(m string, _ AppClass) bool { return m == "a" || m == "late" }}
 		b := &greedy{claims: func(m string, _ AppClass) bool { return m == "b" || m == "late" }}
 		reports := start(t, named("b", l, b), named("a", l, a))
@@ -134,7 +131,7 @@ func TestOwnersAreHonoured(t *testing.T) {
 		commit(t, l, Assign{Capsule: "both", Owner: "a"})
 		time.Sleep(time.Minute)
 		assert.Empty(t, reports(), "once")
-		assert.Subset(t, flat(b.asked), []CapsuleID{"assigned", "b's", "both"})
+		assert.Subset(t, flat(b.asked), []CapsuleID{"early", "assigned", "b's", "both"})
 		assert.Subset(t, flat(a.asked), []CapsuleID{"a's", "both"})
 		assert.Subset(t, []CapsuleID{"a's", "both"}, flat(a.asked))
 		assert.NotContains(t, flat(b.asked), CapsuleID("a's"))

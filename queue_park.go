@@ -633,16 +633,6 @@ func (q *queue) unparkMoved(id CapsuleID, at Revision) (woken bool) {
 	if was := q.before(id); was != nil && was != c.Spec { // it has left with the spec that it had then
 		woken = q.untieCompany(was) || woken
 	}
-	if q.former == nil {
-		return woken
-	}
-	if was := q.former.Capsule(id); was != nil {
-		for _, r := range [...]*Remains{was.Remains(), was.Surge()} {
-			if r != nil && r.Spec != c.Spec { // what stopped had a spec of its own
-				woken = q.untieCompany(r.Spec) || woken
-			}
-		}
-	}
 	return woken
 }
 

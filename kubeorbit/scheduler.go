@@ -112,14 +112,12 @@ func (s *Scheduler) Run(ctx context.Context) error {
 
 // Population returns the engines of a Scheduler that has none of its own. They are those of nav.Default, which are patient:
 // nothing waits for ever beside smaller pods that keep coming. They evict pods of lower priority for what fits nowhere,
-// but for pods with preemptionPolicy Never. Population.Strict is set, because a cluster has one order of priorities.
+// but for pods with preemptionPolicy Never.
 func Population(ledger orbit.Ledger) *orbit.Population { return population(ledger) }
 
 // population is Population with further wraps.
 func population(ledger orbit.Ledger, wrap ...func(orbit.Navigator) orbit.Navigator) *orbit.Population {
-	p := nav.Default(ledger, append([]func(orbit.Navigator) orbit.Navigator{evicting}, wrap...)...)
-	p.Strict = true
-	return p
+	return nav.Default(ledger, append([]func(orbit.Navigator) orbit.Navigator{evicting}, wrap...)...)
 }
 
 // evicting wraps a navigator so that it evicts, but for pods that never preempt.

@@ -9,8 +9,8 @@ import "github.com/orbitsched/orbit"
 //	batch     batch capsules: Patient around Batch
 //	gangs     gangs: Patient around Gang
 //
-// Because all are patient, nothing waits for ever beside smaller work that keeps coming. No work is moved or evicted, unless it has
-// borrowed nominated room. Each function in wrap is called with the navigator of each engine and returns the one that
+// Because all are patient, nothing waits for ever beside smaller work that keeps coming. Because the population is Strict, an engine
+// plans no work while another has work of higher priority to plan. No work is moved or evicted, unless it has borrowed nominated room. Each function in wrap is called with the navigator of each engine and returns the one that
 // the engine gets instead; the first wraps innermost. To evict work of lower priority for what fits nowhere:
 //
 //	population := nav.Default(ledger, nav.Evicting)
@@ -19,7 +19,8 @@ import "github.com/orbitsched/orbit"
 //
 //	population := nav.Default(ledger, nav.Evicting, nav.Fairly)
 //
-// The fields of the engines and of the population may be changed before Run.
+// The fields of the engines and of the population may be changed before Run. An engine of your own for some modules stands
+// before these: population.Engines = slices.Insert(population.Engines, 0, own).
 func Default(ledger orbit.Ledger, wrap ...func(orbit.Navigator) orbit.Navigator) *orbit.Population {
 	engine := func(name string, n orbit.Navigator) *orbit.Engine {
 		n = &Patient{Navigator: n}
@@ -28,7 +29,7 @@ func Default(ledger orbit.Ledger, wrap ...func(orbit.Navigator) orbit.Navigator)
 		}
 		return &orbit.Engine{Name: name, Ledger: ledger, Navigator: n}
 	}
-	return &orbit.Population{Engines: []*orbit.Engine{
+	return &orbit.Population{Strict: true, Engines: []*orbit.Engine{
 		engine("services", &Anchor{Navigator: &Services{}}),
 		engine("batch", &Batch{}),
 		engine("gangs", &Gang{}),

@@ -90,6 +90,19 @@ func TestDefaultIsPatient(t *testing.T) {
 	require.True(t, s.Capsule("large").Placed())
 }
 
+// Work of all classes that comes at once is planned by priority: nothing begins and is evicted at once.
+func TestDefaultPlansUrgentWorkFirst(t *testing.T) {
+	for range 20 {
+		s := inDefault(t, func(l *orbit.MemoryLedger) {
+			commit(t, l, putOnRack("a1", 4), orbit.Submit{IDs: []orbit.CapsuleID{"sum-1", "sum-2"}, Spec: &orbit.Spec{Class: orbit.Batch, Envelope: takes(2)}},
+				orbit.Submit{IDs: []orbit.CapsuleID{"web"}, Spec: &orbit.Spec{Priority: 9, Envelope: takes(4)}})
+			time.Sleep(time.Minute)
+		}, nav.Evicting)
+		require.True(t, s.Capsule("web").Placed())
+		require.Zero(t, s.Capsule("sum-1").PlacedAt, "it has never been placed")
+	}
+}
+
 // With Evicting, urgent work takes the place of other work; without, nothing is evicted.
 func TestDefaultEvictsIfAsked(t *testing.T) {
 	world := func(l *orbit.MemoryLedger) {

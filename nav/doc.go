@@ -19,10 +19,11 @@
 // These reasons are in Round.Unplaced, and measurements are in Round.Notes: [orbit.Engine.Pass] returns the round, and
 // Engine.OnRound is called with it.
 //
-// Claims must not overlap. An Anchor claims what the navigator in it claims, so run &Anchor{Navigator: &Services{}}
-// instead of a Services, not beside one: a Population with both refuses to run. If you need both, submit each capsule
-// with the name of its engine (Submit.Owner).
+// Work that several engines of a Population claim belongs to the first of them in its list. So a navigator for some
+// modules stands before those that claim all; and an Anchor, which claims what the navigator in it claims, takes the place of that one. A
+// capsule that is submitted with the name of an engine (Submit.Owner) belongs to that engine.
 //
-// Priorities order the work of one navigator. Between navigators, the first to commit gets the room. A sweep that fills
-// the nodes leaves none to a gang or a large service of any priority, unless a Patient nominates it.
+// Priorities order the work of one navigator. Between navigators, the first to commit gets the room, unless the
+// Population is Strict. A sweep that fills the nodes leaves none to a gang or a large service of any priority, unless a
+// Patient nominates it.
 package nav
