@@ -457,6 +457,7 @@ func (e *Engine) committed(p *Proposal, at Revision, round *Round) {
 		return
 	}
 	round.fresh = true
+	round.countEvictions(p)
 	for _, c := range p.Do {
 		if f := effectOf(c); f.arrives != "" || f.leaves != "" {
 			round.progress = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 )
@@ -93,6 +94,8 @@ type Round struct {
 	Proposed int
 	// Committed counts the proposals that were committed.
 	Committed int
+	// Evicted counts the capsules that committed proposals took off their nodes to wait, and Moved those that they placed elsewhere.
+	Evicted, Moved int
 	// Conflicts counts the proposals that lost to another commit; their capsules are planned again in the next pass.
 	Conflicts int
 	// Infeasible counts the proposals that did not hold in their own view. If this rises pass after pass, the navigator
@@ -154,8 +157,15 @@ const maxErrors = 16
 
 // String sums the round up in a line.
 func (r Round) String() string {
-	return fmt.Sprintf("%s at %d: %d pending, %d proposed, %d committed, %d conflicts, %d infeasible, %d errors, %d unplaced, %d classes parked%s",
-		r.Engine, r.View, r.Pending, r.Proposed, r.Committed, r.Conflicts, r.Infeasible, r.errors(), len(r.Unplaced), r.Parked, r.first())
+	left := ""
+	if r.Evicted > 0 {
+		left = fmt.Sprintf(", %d evicted", r.Evicted)
+	}
+	if r.Moved > 0 {
+		left += fmt.Sprintf(", %d moved", r.Moved)
+	}
+	return fmt.Sprintf("%s at %d: %d pending, %d proposed, %d committed%s, %d conflicts, %d infeasible, %d errors, %d unplaced, %d classes parked%s",
+		r.Engine, r.View, r.Pending, r.Proposed, r.Committed, left, r.Conflicts, r.Infeasible, r.errors(), len(r.Unplaced), r.Parked, r.first())
 }
 
 // errors counts all errors except conflicts and infeasible proposals: invalid and failed proposals, unknown outcomes,
@@ -172,6 +182,18 @@ func (r Round) first() string {
 	}
 	line, _, _ := strings.Cut(r.Errors[0].Error(), "\n")
 	return "; " + line
+}
+
+// countEvictions counts whom a committed proposal has taken off its node.
+func (r *Round) countEvictions(p *Proposal) {
+	for _, c := range p.Do {
+		if e, ok := c.(Evict); ok {
+			r.Evicted++
+			if slices.ContainsFunc(p.Do, func(c Commitment) bool { p, ok := c.(Place); return ok && p.Capsule == e.Capsule }) {
+				r.Evicted, r.Moved = r.Evicted-1, r.Moved+1
+			}
+		}
+	}
 }
 
 // fail notes an error that kept the pass from planning.

@@ -247,7 +247,7 @@ func TestBatchLeavesGangsAlone(t *testing.T) {
 	round := batchPass(t, l, &nav.Batch{})
 	require.Zero(t, round.Proposed)
 	require.Len(t, round.Unplaced, 2)
-	require.EqualError(t, round.Unplaced[0].Why, `capsule "m1" is a member of gang "g", which is placed whole: by a navigator of gangs, for specs of the class Gang`)
+	require.EqualError(t, round.Unplaced[0].Why, `capsule "m1" is a member of gang "g", and its spec has the class Batch: only specs of the class Gang are placed as gangs; submit the gang with Spec.Class orbit.GangClass`)
 	var fit *orbit.NoFit
 	require.NotErrorAs(t, round.Unplaced[0].Why, &fit)
 	require.Zero(t, noted(t, round, "pending"))

@@ -103,6 +103,27 @@ func TestDefaultPlansUrgentWorkFirst(t *testing.T) {
 	}
 }
 
+// A round counts who was evicted for its work, and who moved.
+func TestRoundsCountEvictions(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	submits := func(id orbit.CapsuleID, priority int32, cores int64) orbit.Submit {
+		return orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: &orbit.Spec{Priority: priority, Movable: id == "moves", Envelope: takes(cores)}}
+	}
+	e := &orbit.Engine{Name: "e", Ledger: l, Navigator: nav.Evicting(&nav.Services{})}
+	expect := func(evicted, moved int, text string) {
+		t.Helper()
+		round := e.Pass(t.Context())
+		require.Equal(t, []int{evicted, moved}, []int{round.Evicted, round.Moved}, round.String())
+		require.Contains(t, round.String(), text)
+	}
+	commit(t, l, putOnRack("a1", 4), submits("sum", 0, 4), orbit.Place{Capsule: "sum", Node: "a1"}, submits("web", 9, 4))
+	expect(1, 0, "1 committed, 1 evicted, 0 conflicts")
+	commit(t, l, orbit.Release{Capsule: "sum", Final: true}, putOnRack("a2", 4), putOnRack("a3", 1), submits("moves", 10, 1), orbit.Place{Capsule: "moves", Node: "a2"}, submits("large", 9, 4))
+	expect(0, 1, "1 committed, 1 moved, 0 conflicts")
+	commit(t, l, putOnRack("a4", 4), submits("next", 9, 4))
+	expect(0, 0, "1 committed, 0 conflicts")
+}
+
 // With Evicting, urgent work takes the place of other work; without, nothing is evicted.
 func TestDefaultEvictsIfAsked(t *testing.T) {
 	world := func(l *orbit.MemoryLedger) {

@@ -40,7 +40,8 @@ type Drain struct {
 	Drains func(*orbit.Node) bool
 	// MayWait reports whether a capsule that cannot be moved may be released back to pending; nil: none may. Where the
 	// release of one member would break a minimum of its gang, all placed members are released, if all of them may
-	// wait.
+	// wait. On a full cluster a drain gets stuck unless services may wait, too: a [orbit.Budget] bounds how many of them are
+	// missing, and a [Preempting] navigator makes room for them elsewhere.
 	MayWait func(*orbit.Capsule) bool
 	// MaxMoves is how many moves and releases one pass proposes at most; default 1,000. The release of a whole gang
 	// counts as one.
@@ -156,6 +157,9 @@ func (r DrainRound) String() string {
 	}
 	for i := range r.Nodes {
 		fmt.Fprintf(&b, "\n%v", r.Nodes[i])
+	}
+	for _, err := range r.Errors[:min(len(r.Errors), mostBlocked)] {
+		fmt.Fprintf(&b, "\nerror: %v", err)
 	}
 	return b.String()
 }

@@ -241,6 +241,8 @@ func TestDrainWhereSomeNodesConfirm(t *testing.T) {
 	require.Empty(t, round.Emptied)
 	require.Equal(t, []nav.DrainNode{{Node: "a", Stopping: 1}}, round.Nodes)
 	require.Contains(t, round.String(), "a: 0 left, 1 still stop")
+	round.Errors = []error{errors.New("the ledger is away")}
+	require.Contains(t, round.String(), "\nerror: the ledger is away")
 	commit(t, l, orbit.Confirm{Capsule: "x", Since: since, Stopped: true})
 	require.Equal(t, []orbit.NodeID{"a"}, d.Pass(t.Context()).Emptied)
 	commit(t, l, orbit.RemoveNode{Node: "a"})

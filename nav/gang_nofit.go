@@ -122,7 +122,10 @@ func (f *DomainFit) text() string {
 		nodes = " node "
 	}
 	reasons[0] = count + nodes + why
-	return text + " (" + strings.Join(reasons[:min(len(reasons), mostReasons)], ", ") + ")"
+	if more := len(reasons) - mostReasons; more > 0 {
+		reasons = append(reasons[:mostReasons:mostReasons], fmt.Sprintf("and %d reasons more", more))
+	}
+	return text + " (" + strings.Join(reasons, ", ") + ")"
 }
 
 // mostReasons is how many reasons a text spells out.

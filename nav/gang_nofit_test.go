@@ -85,6 +85,24 @@ func TestGangNamesTheBestOfMany(t *testing.T) {
 
 // What is held, who runs, and that the search gave up, are said too; odd names are quoted.
 func TestGangNoFitText(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	refuses := func(id orbit.NodeID, change func(*orbit.Node)) orbit.PutNode {
+		n := orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: 9, orbit.Memory: 9}, Labels: map[string]string{"disk": "ssd"}}
+		change(&n)
+		return orbit.PutNode{Node: n}
+	}
+	commit(t, l,
+		refuses("a", func(n *orbit.Node) { n.State = orbit.Cordoned }),
+		refuses("b", func(n *orbit.Node) { n.Capacity[orbit.CPU] = 1 }),
+		refuses("c", func(n *orbit.Node) { n.Capacity[orbit.Memory] = 1 }),
+		refuses("d", func(n *orbit.Node) { n.Labels = nil }),
+		refuses("e", func(n *orbit.Node) { n.Taints = []orbit.Taint{{Key: "x", Effect: "NoSchedule"}} }),
+		orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "w", Members: []orbit.CapsuleID{"w0"}, Spec: &orbit.Spec{Class: orbit.GangClass,
+			Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 5, orbit.Memory: 5}}, Require: []orbit.Predicate{{Key: "disk", Op: "Exists"}}}}}}})
+	round := (&orbit.Engine{Name: "e", Ledger: l, Navigator: &nav.Gang{}}).Pass(t.Context())
+	require.Len(t, round.Unplaced, 1)
+	require.ErrorContains(t, round.Unplaced[0].Why, ", and 2 reasons more)", "no node is passed over in silence")
+
 	e := &nav.GangNoFit{Gang: "g", Waiting: 2, Running: 3, NominatedUntil: time.Unix(0, 0), Inexact: true,
 		Levels: []nav.DomainFit{{Level: "a b", Domains: 1, Best: "\n", Fits: 1, Of: 2}}}
 	assert.EqualError(t, e, `gang "g": 3 run, 2 wait: best "a b" "\n" fits 1 of 2; room is nominated for it until 1970-01-01T00:00:00Z; more may fit: the search was cut short`)

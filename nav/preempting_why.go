@@ -46,6 +46,8 @@ func because(why, more error) error {
 	switch {
 	case more == nil || why == nil || why == more: //nolint:errorlint // is it the very same error?
 		return more
+	case errors.As(why, new(*ofGang)): // it is not a question of room
+		return why
 	case errors.As(more, &soon):
 		return unparked{&besides{why, more, why}}
 	case errors.As(why, &nofit):

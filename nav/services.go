@@ -121,8 +121,18 @@ func (n noRoom) still(draft *orbit.Draft, spec *orbit.Spec) error {
 
 // leftToItsGang returns why a member of a gang is not placed by itself.
 func leftToItsGang(c *orbit.Capsule) orbit.Unplaced {
-	return orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
-		"capsule %q is a member of gang %q, which is placed whole: by a navigator of gangs, for specs of the class Gang", c.ID, c.Gang())}
+	return orbit.Unplaced{Capsule: c, Why: &ofGang{c.ID, c.Gang(), c.Spec.Class}}
+}
+
+// ofGang is the reason why a navigator of single capsules leaves a member of a gang out.
+type ofGang struct {
+	capsule orbit.CapsuleID
+	gang    orbit.GangID
+	class   orbit.AppClass
+}
+
+func (e *ofGang) Error() string {
+	return fmt.Sprintf("capsule %q is a member of gang %q, and its spec has the class %v: only specs of the class Gang are placed as gangs; submit the gang with Spec.Class orbit.GangClass", e.capsule, e.gang, e.class)
 }
 
 // byClass puts the capsules of a class together, at the position of the first of them; within a class they keep their

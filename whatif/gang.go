@@ -45,6 +45,8 @@ type GangExplanation struct {
 	// Whose specs the Specs are, for the text.
 	whose    []string
 	seatings int
+	// How many members are placed, and how many are left in all.
+	placed, left int
 	// raises says what Raise changes.
 	raises []string
 }
@@ -94,6 +96,13 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 		e.Domains = append(e.Domains, a.fit(&p, e.Wants))
 	}
 	e.Lacks, e.Raise, e.raises = lacking(state, a.asked()...)
+	for i, r := range g.Gang.Roles {
+		if r.Spec.Class != orbit.GangClass {
+			e.raises = append(e.raises, fmt.Sprintf("role %q has the class %v: nav.Gang places only specs of the class Gang", r.Name, r.Spec.Class))
+		}
+		e.left += g.Left(i)
+	}
+	e.placed = g.Total()
 	if err := e.countSpecs(state, g); err != nil {
 		return nil, err
 	}
@@ -246,6 +255,9 @@ func wanted(r *orbit.Role) int {
 // String prints the explanation for an operator.
 func (e *GangExplanation) String() string {
 	var b strings.Builder
+	if e.Wants == 0 {
+		return fmt.Sprintf("gang %q needs no more members: %d of %d are placed", e.Gang.ID, e.placed, e.left)
+	}
 	if e.Broken == nil {
 		fmt.Fprintf(&b, "gang %q needs %d members placed at once", e.Gang.ID, e.Wants)
 	} else {

@@ -566,6 +566,7 @@ func TestExplainBrokenGang(t *testing.T) {
 	}
 	require.Zero(t, explain().Wants)
 	require.Nil(t, explain().Broken)
+	require.Equal(t, `gang "g" needs no more members: 3 of 3 are placed`, explain().String())
 	commit(t, l, orbit.Release{Capsule: "w0", Final: true})
 	require.Zero(t, explain().Wants)
 	commit(t, l, orbit.Release{Capsule: "w1", Stopped: true})
@@ -580,6 +581,17 @@ func TestExplainBrokenGang(t *testing.T) {
 	require.Equal(t, 2, e.Wants)
 	require.Contains(t, e.String(), `gang "g" needs 2 members placed at once`)
 	require.Contains(t, e.String(), "rack r: all 2 fit")
+}
+
+// A gang that no navigator of gangs claims waits for ever, wherever it fits.
+func TestExplainGangOfAnotherClass(t *testing.T) {
+	l := racks(t, 1, 3)
+	spec := gangSpec(1, 0)
+	spec.Class = orbit.Batch
+	gangOf(t, l, spec, 2, 0)
+	e, err := whatif.ExplainGang(t.Context(), snapshot(t, l), "g")
+	require.NoError(t, err)
+	require.Contains(t, e.String(), `role "worker" has the class Batch: nav.Gang places only specs of the class Gang`)
 }
 
 // A broken gang that holds what another one lacks gives way to it, if it comes after it. The fix says so, and commits.
