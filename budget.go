@@ -16,8 +16,9 @@ type BudgetID string
 //
 // A budget never refuses the loss of a node or the release of a member for good, but these members are missing too, and
 // so are members that wait. To make a group smaller, release members for good and put the budget with a smaller
-// Expected in the same proposal. A member that a budget covers may be moved, as if it were [Spec.Movable].
-// docs/commitments.md has all conditions.
+// Expected in the same proposal. A member that a budget covers may be moved, as if it were [Spec.Movable],
+// and work of any priority may ask for that: it restarts elsewhere, and no more than Missing of them are missing. To forbid it,
+// set nav.Preempting.Moves to -1. docs/commitments.md has all conditions.
 type Budget struct {
 	// ID identifies the budget.
 	ID BudgetID `json:"id"`

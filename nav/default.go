@@ -36,5 +36,6 @@ func Default(ledger orbit.Ledger, wrap ...func(orbit.Navigator) orbit.Navigator)
 	}}
 }
 
-// Evicting wraps a navigator with a [Preempting] that has no limits, and so moves work that is movable, too. It is for [Default].
+// Evicting wraps a navigator with a [Preempting] that has no limits. It is for [Default]. It evicts work of lower priority,
+// and it moves work of any priority that is movable or that a budget covers ([orbit.Budget]); Preempting.Moves forbids that.
 func Evicting(n orbit.Navigator) orbit.Navigator { return &Preempting{Navigator: n} }
