@@ -51,7 +51,7 @@ type Anchor struct {
 
 // Claims returns the wrapped navigator's answer.
 func (a *Anchor) Claims(module string, class orbit.AppClass) bool {
-	return a.Navigator != nil && a.Navigator.Claims(module, class)
+	return a.Navigator == nil || a.Navigator.Claims(module, class) // without one, Plan says so
 }
 
 // errNoNavigator is the error of a Plan without Anchor.Navigator.

@@ -139,3 +139,14 @@ func TestDefaultEvictsIfAsked(t *testing.T) {
 	require.True(t, s.Capsule("web").Pending())
 	require.True(t, s.Capsule("sum").Placed())
 }
+
+// A navigator that lacks the one it wraps says so as soon as work waits.
+func TestWrapsOfNothingSaySo(t *testing.T) {
+	for _, n := range []orbit.Navigator{&nav.Preempting{}, &nav.Patient{}, &nav.Fair{}, &nav.Anchor{}} {
+		l := &orbit.MemoryLedger{}
+		commit(t, l, putOnRack("a1", 4), orbit.Submit{IDs: []orbit.CapsuleID{"web"}, Spec: &orbit.Spec{Envelope: takes(1)}})
+		round := (&orbit.Engine{Name: "e", Ledger: l, Navigator: n}).Pass(t.Context())
+		require.Len(t, round.Errors, 1, "%T", n)
+		require.ErrorContains(t, round.Errors[0], "Navigator is nil; set it to")
+	}
+}

@@ -131,7 +131,7 @@ const (
 
 // Claims returns the wrapped navigator's answer.
 func (p *Patient) Claims(module string, class orbit.AppClass) bool {
-	return p.Navigator != nil && p.Navigator.Claims(module, class)
+	return p.Navigator == nil || p.Navigator.Claims(module, class) // without one, Plan says so
 }
 
 var errNoPatient = errors.New("nav: Patient.Navigator is nil; set it to the navigator whose work is not to wait for ever, as in &nav.Services{}")

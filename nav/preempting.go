@@ -132,7 +132,7 @@ const (
 
 // Claims returns the wrapped navigator's answer.
 func (p *Preempting) Claims(module string, class orbit.AppClass) bool {
-	return p.Navigator != nil && p.Navigator.Claims(module, class)
+	return p.Navigator == nil || p.Navigator.Claims(module, class) // without one, Plan says so
 }
 
 var errNoPreempting = errors.New(
