@@ -14,9 +14,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Engines is a collector that shows the rounds of engines. Set the fields before the first scrape and the first
-// round; the zero value is ready. Its methods may be called from any goroutine. Use one Engines for all engines of a process, so that it can say which of
-// them won the commits to which others have lost.
+// Engines is a collector that shows the rounds of engines. Set the fields before the first scrape and the first round; the
+// zero value is ready. Its methods may be called from any goroutine. Use one Engines for all engines of a process, so that
+// it can say which of them won the commits to which others have lost.
 type Engines struct {
 	// Names is the largest number of engines with series of their own, and the largest number of notes for each of
 	// them; default 100. Names that come later are summed up under "other". A name that has a series keeps it for good.

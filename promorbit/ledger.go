@@ -21,7 +21,7 @@ type Ledger struct {
 	// Engines are engines of this process on the ledger. orbit_waiting_capsules says how many capsules wait for each of
 	// them, and why in a word ([orbit.WaitKind]). Nil: it has no series.
 	Engines []*orbit.Engine
-	// Timeout is how long a scrape waits for the ledger; default 5 s.
+	// Timeout is how long a scrape waits for the ledger; default 3 s.
 	Timeout time.Duration
 	// Names is the largest number of series with names of their own; default 100. It applies to budgets, to groups with
 	// pending members, to groups with an Even rule at a level, and to queues, each by itself. The others are summed up
@@ -127,7 +127,7 @@ func (l *Ledger) read() (*orbit.State, error) {
 		return nil, orbit.ErrUnavailable
 	}
 	l.budgets.most, l.groups.most, l.evens.most, l.queues.most = l.Names, l.Names, l.Names, l.Names
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.Timeout, 5*time.Second))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.Timeout, 3*time.Second))
 	defer cancel()
 	return l.backlog.follow(ctx, l.Ledger)
 }

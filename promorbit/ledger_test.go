@@ -675,6 +675,24 @@ func TestLedgerUnreadable(t *testing.T) {
 	assert.Equal(t, 1.0, got[`orbit_ledger_changes_total{kind="submit"}`], "what was committed meanwhile is counted later")
 }
 
+// silent is a ledger whose store does not answer: a read waits as long as its caller does.
+type silent struct{ orbit.Ledger }
+
+func (silent) Snapshot(ctx context.Context) (*orbit.State, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A scrape does not wait for long for a store that does not answer.
+func TestLedgerSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, l := time.Now(), silent{&orbit.MemoryLedger{}}
+		got := scrape(t, &promorbit.Ledger{Ledger: l}, &promorbit.Groups{Ledger: l}, &promorbit.Warm{Ledger: l})
+		assert.LessOrEqual(t, time.Since(start), 3*time.Second)
+		assert.Zero(t, got["orbit_ledger_readable"])
+	})
+}
+
 type broken struct {
 	*orbit.MemoryLedger
 	err, unread error

@@ -175,7 +175,8 @@ func (p *pages) said() kubeorbit.Status {
 
 // start serves what a scheduler does.
 func (p *pages) start(ledger *orbit.MemoryLedger, population *orbit.Population) {
-	page, metrics, registry := &inspect.Handler{Ledger: ledger, Zone: corev1.LabelTopologyZone, Find: kubeorbit.Find}, &promorbit.Engines{Engines: population.Engines}, prometheus.NewRegistry()
+	page := &inspect.Handler{Ledger: ledger, Zone: corev1.LabelTopologyZone, Find: kubeorbit.Find, Engines: population.Engines}
+	metrics, registry := &promorbit.Engines{Engines: population.Engines}, prometheus.NewRegistry()
 	registry.MustRegister(metrics, &promorbit.Ledger{Ledger: ledger, Engines: population.Engines}, p)
 	for _, e := range population.Engines {
 		e.OnRound = func(r orbit.Round) {
