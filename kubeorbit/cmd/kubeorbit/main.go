@@ -142,13 +142,13 @@ func version() string {
 	if !ok {
 		return "kubeorbit, built without a version"
 	}
-	text := "kubeorbit " + info.Main.Version
+	parts := []string{"kubeorbit " + info.Main.Version}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			text += ", revision " + s.Value
+			parts = append(parts, "revision "+s.Value)
 		}
 	}
-	return text + ", " + info.GoVersion
+	return strings.Join(append(parts, info.GoVersion), ", ")
 }
 
 // client returns how the API server is reached.
