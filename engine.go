@@ -112,6 +112,8 @@ type Engine struct {
 	unswept bool
 	// The last view could not be built.
 	blind bool
+	// When the last pass that has begun ended, in nanoseconds since 1970; 0: none has.
+	passed atomic.Int64
 	// The channel on which the verdict of a Plan arrives that has overrun its deadline and still runs; nil: none does.
 	late <-chan callResult
 	// Errors from outside a pass, which the next round reports.
@@ -199,6 +201,7 @@ func (e *Engine) Pass(ctx context.Context) Round {
 	}
 	start := time.Now()
 	round.Start = start
+	defer func() { e.passed.Store(time.Now().UnixNano()) }()
 	if !e.refreshView(ctx, &round, start) {
 		return round
 	}
@@ -222,6 +225,16 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		round.State = e.view.state
 	}
 	return round
+}
+
+// LastPass returns when the last pass ended, also one that found nothing to do; zero: none has. Run begins a pass at
+// least each Backoff.Max, so a time that gets older says that the engine does not run, or that a pass is stuck, such as
+// in a Plan that does not return. It may be called from any goroutine, and never waits for a pass.
+func (e *Engine) LastPass() time.Time {
+	if at := e.passed.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
 }
 
 // planAndPropose is the second half of a pass: it takes a batch from the queue, has it planned and sends the proposals.

@@ -159,8 +159,8 @@ type survey struct {
 	free                 [orbit.Dimensions + 1]float64
 }
 
-// trouble returns why the ledger can commit nothing; empty: it can, or does not say.
-func (h *Handler) trouble() string {
+// sick returns why the ledger can commit nothing; empty: it can, or does not say.
+func (h *Handler) sick() string {
 	if err := orbit.HealthOf(h.Ledger); err != nil {
 		return textOf(err)
 	}
@@ -174,7 +174,7 @@ func (h *Handler) makeOverview(state *orbit.State) *overview {
 	if len(s.zones) > mostZones {
 		s, members = h.survey(state, true, few)
 	}
-	o := &overview{Revision: state.Revision(), Trouble: h.trouble(), Nodes: s.nodes, Placed: s.placed, Pending: state.PendingCount(), ZoneLabel: s.zoneLabel, RackLabel: s.rackLabel}
+	o := &overview{Revision: state.Revision(), Trouble: h.sick(), Nodes: s.nodes, Placed: s.placed, Pending: state.PendingCount(), ZoneLabel: s.zoneLabel, RackLabel: s.rackLabel}
 	shown := s.shown()
 	for _, d := range shown {
 		name, unit := dimensionName(state, d)

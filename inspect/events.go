@@ -23,7 +23,7 @@ const (
 
 // serveEvents streams changes as server-sent events. The events "overview", "waiting", "rules", "queues" and "engines"
 // carry the whole section when it has changed. The event "rounds" carries the rounds since the previous such event, and
-// "trouble" says that the ledger cannot be read. The id of a "rounds" event names the last round in it, and a client
+// "trouble" says that the ledger cannot be read, or can be read again. The id of a "rounds" event names the last round in it, and a client
 // that reconnects sends this id to continue after that round.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
@@ -81,8 +81,9 @@ type stream struct {
 	// version is the newest version of a section that was sent, and round is the number of the last round.
 	version, round uint64
 	greeted        bool
-	trouble        string
-	wrote          time.Time
+	// trouble is what was sent last of why the ledger cannot be read; empty: it can.
+	trouble string
+	wrote   time.Time
 }
 
 // resume makes the stream continue after the round that an event id names. If the id is empty, malformed or from an
@@ -100,19 +101,11 @@ func (s *stream) step(r *http.Request) error {
 	// deadline; such a server never disconnects slow clients.
 	_ = s.to.SetWriteDeadline(time.Now().Add(patience))
 	sent := s.version
-	f, err := s.h.frame(r.Context())
-	switch {
-	case err != nil && r.Context().Err() != nil:
+	f, old := s.h.frame(r.Context())
+	if err := r.Context().Err(); err != nil {
 		return err
-	case err != nil:
-		if text := textOf(err); text != s.trouble {
-			s.trouble = text
-			if err := s.send("trouble", "", map[string]string{"error": text}); err != nil {
-				return err
-			}
-		}
-	default:
-		s.trouble = ""
+	}
+	if f != nil {
 		for _, part := range f.sections {
 			if part.version <= sent {
 				continue
@@ -121,6 +114,15 @@ func (s *stream) step(r *http.Request) error {
 			if err := s.send(part.name, "", part.body); err != nil {
 				return err
 			}
+		}
+	}
+	if old == nil {
+		old = &trouble{}
+	}
+	if old.Error != s.trouble {
+		s.trouble = old.Error
+		if err := s.send("trouble", "", old); err != nil {
+			return err
 		}
 	}
 	if err := s.sendRounds(); err != nil {

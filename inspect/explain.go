@@ -29,6 +29,8 @@ type explanation struct {
 	Failures string `json:"failures,omitempty"`
 	// Failing lists nodes that fit and on which most starts have failed lately.
 	Failing []string `json:"failing,omitempty"`
+	// Trouble says that the ledger cannot be read, and how old the state is that is explained; nil: it can.
+	Trouble *trouble `json:"trouble,omitempty"`
 	// Text is the whole explanation as readable text.
 	Text string `json:"text"`
 }
@@ -48,6 +50,10 @@ type fix struct {
 
 // serveExplain explains a capsule or a gang. One explanation is made at a time, because each may look at all nodes.
 func (h *Handler) serveExplain(w http.ResponseWriter, r *http.Request) {
+	state, old := h.snapshot(w, r)
+	if state == nil {
+		return
+	}
 	select {
 	case h.explaining <- struct{}{}:
 		defer func() { <-h.explaining }()
@@ -56,14 +62,10 @@ func (h *Handler) serveExplain(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusTooManyRequests, "something else is being explained; ask again in a second")
 		return
 	}
-	state := h.snapshot(w, r)
-	if state == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), mostExplaining)
 	defer cancel()
 	ask := r.URL.Query()
-	out := &explanation{Revision: state.Revision(), Capsule: orbit.CapsuleID(ask.Get("capsule")), Gang: orbit.GangID(ask.Get("gang"))}
+	out := &explanation{Revision: state.Revision(), Capsule: orbit.CapsuleID(ask.Get("capsule")), Gang: orbit.GangID(ask.Get("gang")), Trouble: old}
 	if h.Find != nil && out.Gang == "" && state.Capsule(out.Capsule) == nil {
 		out.Capsule = h.Find(state, string(out.Capsule))
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -26,14 +25,18 @@ type frame struct {
 
 // frames makes the frames that all clients share. It makes one frame at a time, and no more often than Handler.Every.
 type frames struct {
-	mu    sync.Mutex
+	// turn holds a token while a caller uses the fields below. It is not a mutex, because that caller may wait for the ledger.
+	turn  chan struct{}
 	last  *frame
 	state *orbit.State
 	// round is the number of the last round when the frame was made, and due is when the next frame may be made.
 	round uint64
 	due   time.Time
-	// trouble is what Handler.trouble said then.
-	trouble string
+	// sick is what Handler.sick said then, and silent which engines made no passes.
+	sick, silent string
+	// old says that the last frame could not be made of the newest state; nil: it could. failed is when that was found out.
+	old    *trouble
+	failed time.Time
 	// version is the version of the section that was the last to change.
 	version uint64
 }
@@ -42,27 +45,35 @@ type frames struct {
 // has passed.
 const idleShare = 20
 
-// frame returns the newest frame. If the next frame is due, and the state or the rounds have changed, it makes a new
-// one.
-func (h *Handler) frame(ctx context.Context) (*frame, error) {
-	f := &h.frames
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.last != nil && time.Now().Before(f.due) {
-		return f.last, nil
+// frame returns the newest frame, nil if there is none, and what keeps it from being of the newest state. If the next frame is
+// due, and the state, the rounds or the engines have changed, it makes a new one. Of callers that come at a time one reads the
+// ledger, and the others get what it finds out.
+func (h *Handler) frame(ctx context.Context) (*frame, *trouble) {
+	f, came := &h.frames, time.Now()
+	select {
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
+	case <-ctx.Done():
+		return nil, &trouble{Error: textOf(ctx.Err())}
 	}
-	state, err := h.Ledger.Snapshot(ctx)
-	if err != nil {
-		return nil, err
+	if f.last != nil && f.old == nil && time.Now().Before(f.due) || f.old != nil && f.failed.After(came) {
+		return f.last, f.old
 	}
+	state, old := h.read(context.WithoutCancel(ctx)) // others use it, too
 	start := time.Now()
-	round, trouble := h.log.count(), h.trouble()
-	if f.last == nil || state != f.state || round != f.round || trouble != f.trouble {
+	if f.old = old; old != nil {
+		f.failed = start
+	}
+	if state == nil {
+		return nil, old
+	}
+	round, sick, silent := h.log.count(), h.sick(), h.log.silent()
+	if f.last == nil || state != f.state || round != f.round || sick != f.sick || silent != f.silent {
 		f.make(h, state)
-		f.state, f.round, f.trouble = state, round, trouble
+		f.state, f.round, f.sick, f.silent = state, round, sick, silent
 	}
 	f.due = time.Now().Add(max(h.every(), idleShare*time.Since(start)))
-	return f.last, nil
+	return f.last, old
 }
 
 // make makes a frame from a state. A section whose content has not changed keeps its version.
@@ -98,12 +109,15 @@ func (h *Handler) every() time.Duration {
 
 // serveState answers once with all sections of the frame and the rounds that are kept. It needs no event stream.
 func (h *Handler) serveState(w http.ResponseWriter, r *http.Request) {
-	f, err := h.frame(r.Context())
-	if err != nil {
-		fail(w, http.StatusServiceUnavailable, "the ledger cannot be read: "+textOf(err))
+	f, old := h.frame(r.Context())
+	if f == nil {
+		failUnread(w, old)
 		return
 	}
 	out := map[string]any{}
+	if old != nil {
+		out["trouble"] = old
+	}
 	for _, s := range f.sections {
 		out[s.name] = s.body
 	}

@@ -11,6 +11,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -38,10 +39,15 @@ type Handler struct {
 	// Find returns the capsule that a request for an explanation names otherwise than by its ID, such as by the name of a
 	// pod; empty: there is none. It is asked only if no capsule has the name as its ID. Nil: only IDs are known.
 	Find func(state *orbit.State, name string) orbit.CapsuleID
+	// Engines are engines of this process, which the page lists from the start, also if there is never work for them. Other
+	// engines are listed once Round was called with a round of theirs.
+	Engines []*orbit.Engine
 
 	once   sync.Once
 	log    roundLog
 	frames frames
+	// known is the state that was read last; nil: none was.
+	known atomic.Pointer[known]
 	// explaining holds a token while an explanation is being made.
 	explaining chan struct{}
 	// done is closed by Close.
@@ -56,9 +62,9 @@ type Handler struct {
 
 func (h *Handler) init() {
 	h.once.Do(func() {
-		h.explaining = make(chan struct{}, 1)
+		h.explaining, h.frames.turn = make(chan struct{}, 1), make(chan struct{}, 1)
 		h.done = make(chan struct{})
-		h.log.start()
+		h.log.start(h.Engines)
 	})
 }
 

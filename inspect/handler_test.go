@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -457,6 +458,116 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 	require.Contains(t, c.until("trouble", func(map[string]any) bool { return true })["error"], "no connection")
 	b.set(nil)
 	c.until("overview", func(o map[string]any) bool { return o["pending"] == 2.0 })
+	b.set(errors.New("no connection, again"))
+	old := c.until("trouble", func(o map[string]any) bool { return o["error"] != "" })
+	require.Contains(t, old["error"], "no connection, again")
+	require.Positive(t, old["since"])
+	late := follow(t, serve(t, h), "")
+	late.until("overview", func(o map[string]any) bool { return o["pending"] == 2.0 })
+	late.until("trouble", func(o map[string]any) bool { return o["error"] != "" })
+	b.set(nil)
+	late.until("trouble", func(o map[string]any) bool { return o["error"] == "" })
+}
+
+// hangs is a ledger whose store does not answer: a read waits as long as its caller does.
+type hangs struct {
+	orbit.Ledger
+	out atomic.Bool
+}
+
+func (h *hangs) Snapshot(ctx context.Context) (*orbit.State, error) {
+	if h.out.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h.Ledger.Snapshot(ctx)
+}
+
+func (h *hangs) Health() error {
+	if h.out.Load() {
+		return errors.New("connection refused")
+	}
+	return nil
+}
+
+// TestOutage: while the store does not answer, everybody who asks is answered within 3 s, from the state that was read last, which is said
+// to be old; without one, with an error.
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, h, _ := scene(t)
+		out := &hangs{Ledger: l}
+		h.Ledger = out
+		paths := []string{"api/state", "api/nodes", "api/node?id=n0", "api/explain?capsule=large"}
+		ask := func(path string) (int, map[string]any) {
+			start := time.Now()
+			status, body, _ := get(t, h, path)
+			require.LessOrEqual(t, time.Since(start), 3*time.Second, path)
+			return status, body
+		}
+		out.out.Store(true)
+		for _, path := range paths {
+			status, body := ask(path)
+			require.Equal(t, http.StatusServiceUnavailable, status, path)
+			require.Contains(t, body["error"], "connection refused", path)
+		}
+		out.out.Store(false)
+		status, body := ask("api/state")
+		require.Equal(t, http.StatusOK, status)
+		require.NotContains(t, body, "trouble")
+		read := time.Now()
+		time.Sleep(time.Minute)
+		out.out.Store(true)
+		var group sync.WaitGroup
+		for range 10 { // clients do not wait for each other
+			for _, path := range paths[:3] {
+				group.Go(func() { ask(path) })
+			}
+		}
+		group.Wait()
+		for _, path := range paths {
+			status, body := ask(path)
+			require.Equal(t, http.StatusOK, status, path)
+			old, _ := body["trouble"].(map[string]any)
+			require.Contains(t, old["error"], "connection refused", path)
+			require.EqualValues(t, read.UnixMilli(), old["since"], path)
+		}
+		out.out.Store(false)
+		time.Sleep(time.Second)
+		for _, path := range paths {
+			status, body := ask(path)
+			require.Equal(t, http.StatusOK, status, path)
+			require.NotContains(t, body, "trouble", path)
+		}
+	})
+}
+
+// TestIdleEnginesAreListed: engines that are given are listed from the start, and one that makes no passes is told from one that is idle.
+func TestIdleEnginesAreListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		l, h, _ := scene(t)
+		idle := &orbit.Engine{Name: "idle", Ledger: l, Navigator: &nav.Batch{}}
+		h.Engines = []*orbit.Engine{idle, nil, {Name: "dead", Ledger: l, Navigator: &nav.Services{}}}
+		done := make(chan error)
+		go func() { done <- idle.Run(ctx) }()
+		listed := func() []any {
+			_, body, _ := get(t, h, "api/state")
+			return body["engines"].([]any)
+		}
+		time.Sleep(time.Hour)
+		list := listed()
+		require.Len(t, list, 2)
+		first, second := list[0].(map[string]any), list[1].(map[string]any)
+		require.Equal(t, []any{"idle", nil, "dead", true}, []any{first["name"], first["silent"], second["name"], second["silent"]})
+		require.NotContains(t, second, "passed", "it has never passed")
+		stop()
+		require.NoError(t, <-done)
+		stopped := time.Now()
+		time.Sleep(time.Minute)
+		first = listed()[0].(map[string]any)
+		require.Equal(t, true, first["silent"])
+		require.InDelta(t, stopped.UnixMilli(), first["passed"], 2000)
+	})
 }
 
 // TestFramesAreSharedAndBounded: however many clients look, one frame is made for all, and only when something has changed.
@@ -464,18 +575,16 @@ func TestFramesAreSharedAndBounded(t *testing.T) {
 	l, h, _ := scene(t)
 	h.init()
 	h.Every = time.Nanosecond
-	first, err := h.frame(t.Context())
-	require.NoError(t, err)
+	first, trouble := h.frame(t.Context())
+	require.Nil(t, trouble)
 	for range 10 {
 		h.frames.due = time.Time{}
-		again, err := h.frame(t.Context())
-		require.NoError(t, err)
+		again, _ := h.frame(t.Context())
 		require.Same(t, first, again)
 	}
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"more"}, Spec: asking(1)})
 	h.frames.due = time.Time{}
-	next, err := h.frame(t.Context())
-	require.NoError(t, err)
+	next, _ := h.frame(t.Context())
 	require.NotSame(t, first, next)
 	for i, part := range next.sections {
 		changed := part.name == "overview" || part.name == "waiting"

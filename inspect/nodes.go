@@ -30,6 +30,7 @@ type nodeDetail struct {
 	Leaving     []leaving      `json:"leaving,omitempty"`
 	Holds       []orbit.HoldID `json:"holds,omitempty"`
 	Nominations []nomination   `json:"nominations,omitempty"`
+	Trouble     *trouble       `json:"trouble,omitempty"`
 }
 
 // usage is what a node has of one dimension, and how much of it is used.
@@ -60,7 +61,7 @@ type leaving struct {
 
 // serveNode answers with the details of the node that the request names.
 func (h *Handler) serveNode(w http.ResponseWriter, r *http.Request) {
-	state := h.snapshot(w, r)
+	state, old := h.snapshot(w, r)
 	if state == nil {
 		return
 	}
@@ -70,17 +71,9 @@ func (h *Handler) serveNode(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "there is no such node; it may have left")
 		return
 	}
-	answer(w, describeNode(state, n))
-}
-
-// snapshot returns the newest state. If the ledger cannot be read, it answers with an error and returns nil.
-func (h *Handler) snapshot(w http.ResponseWriter, r *http.Request) *orbit.State {
-	state, err := h.Ledger.Snapshot(r.Context())
-	if err != nil {
-		fail(w, http.StatusServiceUnavailable, "the ledger cannot be read: "+textOf(err))
-		return nil
-	}
-	return state
+	d := describeNode(state, n)
+	d.Trouble = old
+	answer(w, d)
 }
 
 func describeNode(state *orbit.State, n *orbit.NodeState) nodeDetail {
@@ -130,7 +123,7 @@ func describeNode(state *orbit.State, n *orbit.NodeState) nodeDetail {
 // first rack, its last rack if the cell is merged, its first node if it has one, and the number of its nodes. If the
 // request has no zone, nodes of all zones are selected.
 func (h *Handler) serveNodes(w http.ResponseWriter, r *http.Request) {
-	state := h.snapshot(w, r)
+	state, old := h.snapshot(w, r)
 	if state == nil {
 		return
 	}
@@ -146,7 +139,8 @@ func (h *Handler) serveNodes(w http.ResponseWriter, r *http.Request) {
 		Dimensions []string `json:"dimensions"`
 		Nodes      []member `json:"nodes"`
 		More       int      `json:"more,omitempty"`
-	}{Nodes: []member{}, Dimensions: []string{}}
+		Trouble    *trouble `json:"trouble,omitempty"`
+	}{Nodes: []member{}, Dimensions: []string{}, Trouble: old}
 	var found []*orbit.NodeState
 	for n := range state.Nodes() {
 		s.sums.add(n)

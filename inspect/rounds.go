@@ -94,6 +94,10 @@ type engine struct {
 	Placed     int    `json:"placed"`
 	Evicted    int    `json:"evicted"`
 	Last       round  `json:"last"`
+	// Silent says that the engine makes no passes, not even idle ones; Passed is when its last pass ended, in milliseconds
+	// since 1970, or 0 if it has made none.
+	Silent bool  `json:"silent,omitempty"`
+	Passed int64 `json:"passed,omitempty"`
 	// by is the engine that made the last pass; nil if the importer has made up the round.
 	by *orbit.Engine
 }
@@ -115,11 +119,30 @@ type roundLog struct {
 	makers map[[8]byte]string
 }
 
-func (l *roundLog) start() {
+func (l *roundLog) start(engines []*orbit.Engine) {
 	var boot [6]byte
 	_, _ = rand.Read(boot[:]) // never fails
 	l.boot = hex.EncodeToString(boot[:])
 	l.byName, l.makers = map[string]*engine{}, map[[8]byte]string{}
+	for _, by := range engines {
+		if by == nil {
+			continue
+		}
+		if e := l.of(clip(by.Name)); e != nil {
+			e.by = by
+		}
+	}
+}
+
+// of returns the sums of an engine; nil: there are too many engines.
+func (l *roundLog) of(name string) *engine {
+	e := l.byName[name]
+	if e == nil && len(l.names) < mostEngines {
+		e = &engine{Name: name}
+		l.byName[name] = e
+		l.names = append(l.names, name)
+	}
+	return e
 }
 
 // Round records a pass of an engine. Set it as the OnRound of each engine, or call it from your own OnRound. The memory
@@ -157,14 +180,9 @@ func (l *roundLog) add(r *orbit.Round, out round) {
 
 // total adds a round to the sums of its engine.
 func (l *roundLog) total(r *orbit.Round, out *round) {
-	e := l.byName[out.Engine]
+	e := l.of(out.Engine)
 	if e == nil {
-		if len(l.names) == mostEngines {
-			return
-		}
-		e = &engine{Name: out.Engine}
-		l.byName[out.Engine] = e
-		l.names = append(l.names, out.Engine)
+		return
 	}
 	e.by = r.By
 	e.Passes++
@@ -272,18 +290,46 @@ func (l *roundLog) after(seq uint64, most int) (out []round, missed, last uint64
 	return out, l.seq - seq - n, l.seq
 }
 
-// engines returns the sums of the engines, in the order of their first rounds.
+// silentAfter is how long an engine may take from the end of a pass to the end of the next one, beside the longest wait between
+// them, until it counts as one that makes no passes. A Plan may take 10 s by default.
+const silentAfter = 30 * time.Second
+
+// hears looks when the engine has made its last pass, and sets Silent and Passed.
+func (e *engine) hears() {
+	if e.Silent, e.Passed = false, 0; e.by == nil {
+		return
+	}
+	last := e.by.LastPass()
+	if e.Silent = time.Since(last) > silentAfter+e.by.Backoff.Max; e.Silent && !last.IsZero() {
+		e.Passed = last.UnixMilli()
+	}
+}
+
+// silent returns the names of the engines that make no passes, as a text.
+func (l *roundLog) silent() string {
+	var names []string
+	for _, e := range l.engines() {
+		if e.Silent {
+			names = append(names, e.Name)
+		}
+	}
+	return strings.Join(names, "\n")
+}
+
+// engines returns the sums of the engines: those of Handler.Engines first, and others in the order of their first rounds.
 func (l *roundLog) engines() []engine {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := make([]engine, 0, len(l.names))
 	for _, name := range l.names {
-		out = append(out, *l.byName[name])
+		e := *l.byName[name]
+		e.hears()
+		out = append(out, e)
 	}
 	return out
 }
 
-// known returns the engines that have passed.
+// known returns the engines.
 func (l *roundLog) known() (out []*orbit.Engine) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -148,8 +148,8 @@ func (m *mirror) start(ctx context.Context) error {
 		groups := informer(m, "podgroups", &schedulingv1alpha2.PodGroup{}, m.Client.SchedulingV1alpha2().PodGroups(metav1.NamespaceAll))
 		m.groups = groups.GetStore()
 		all = append(all, watched{groups, func(name types.NamespacedName, _, _ any) { m.addAll(name.Namespace) }})
-	} else {
-		err = errors.Join(err, e)
+	} else if e != nil {
+		return fmt.Errorf("kubeorbit: ask the API server for its resources: %w", e)
 	}
 	var synced []cache.InformerSynced
 	for _, w := range all {

@@ -30,6 +30,9 @@ func (l *Ledger) catchUp() {
 		}
 	}
 	l.w.retry, l.w.backoff = time.Time{}, 0
+	if l.Health() == nil {
+		l.w.outage.Back(l.options.OnError)
+	}
 }
 
 // behind notes that what others have appended cannot be read. It is tried again, unless that is of no use.
@@ -43,7 +46,7 @@ func (l *Ledger) behind(err error) {
 	}
 	l.w.backoff = min(max(2*l.w.backoff, 10*time.Millisecond), maxBackoff)
 	l.w.retry = time.Now().Add(l.w.backoff)
-	l.options.OnError(err)
+	l.tellLost(err)
 }
 
 // apply applies entries of other ledgers.

@@ -103,8 +103,8 @@ func (l *Ledger) Limits() orbit.Limits { return l.shown.Load().state.Limits() }
 
 // Propose implements [orbit.Ledger]. It answers when the outcome is final: a commit is in the log, and a refusal rests on
 // a state that was the newest during the call. If the context ends before that, the error is orbit.ErrUnknown. While the
-// store cannot be reached, the error is orbit.ErrUnavailable, or orbit.ErrUnknown if the proposal may have been committed. A
-// proposal whose changes are larger than 512 MiB is orbit.ErrInvalid.
+// store cannot be reached, the error is orbit.ErrUnavailable, or orbit.ErrUnknown if the proposal may have been committed: after
+// Options.Patience, or at once while Health is not nil. A proposal whose changes are larger than 512 MiB is orbit.ErrInvalid.
 func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	out := l.ProposeBatch(ctx, []orbit.Proposal{p})
 	return out[0].Revision, out[0].Err

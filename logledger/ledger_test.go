@@ -50,8 +50,8 @@ func valueOf(s *orbit.State, key string) string {
 func TestHealthComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &faulty{Handle: (&logtest.Store{}).Open(logtest.Faults{})}
-		var told atomic.Int64
-		l := open(t, log, logledger.Options{Patience: time.Second, OnError: func(error) { told.Add(1) }})
+		var told []error // written by one goroutine, and read while it sleeps
+		l := open(t, log, logledger.Options{Patience: time.Second, OnError: func(err error) { told = append(told, err) }})
 		_, err := l.Propose(t.Context(), mark("a", "1"))
 		require.NoError(t, err)
 		require.NoError(t, l.Health())
@@ -64,7 +64,6 @@ func TestHealthComesBack(t *testing.T) {
 		require.ErrorIs(t, err, errBroken)
 		require.InDelta(t, time.Second, time.Since(start), float64(1100*time.Millisecond))
 		require.ErrorIs(t, l.Health(), errBroken)
-		require.Positive(t, told.Load())
 		start = time.Now()
 		_, err = l.Propose(t.Context(), mark("b", "1"))
 		require.ErrorIs(t, err, orbit.ErrUnavailable)
@@ -73,9 +72,16 @@ func TestHealthComesBack(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, orbit.Revision(1), s.Revision())
 
+		time.Sleep(time.Minute)
+		require.Len(t, told, 1, "an outage is told of once")
+		require.ErrorIs(t, told[0], errBroken)
 		log.fail.Store(nil)
 		time.Sleep(3 * time.Second)
 		require.NoError(t, l.Health())
+		require.Len(t, told, 2, "and so is its end")
+		require.ErrorIs(t, told[1], logledger.ErrBack)
+		require.ErrorIs(t, told[1], errBroken, "it says what there was")
+		require.Regexp(t, "answers again after 1m[0-3]s", told[1])
 		_, err = l.Propose(t.Context(), mark("b", "2"))
 		require.NoError(t, err)
 		require.Equal(t, "2", valueOf(snapshot(t, l), "b"))
@@ -480,4 +486,22 @@ func TestPostThatCannotBeRead(t *testing.T) {
 func propose(t *testing.T, l *logledger.Ledger, p orbit.Proposal) error {
 	_, err := l.Propose(t.Context(), p)
 	return err
+}
+
+// TestPatientlySaysWhy: if the caller's context ends before the patience, the error also says what was wrong last.
+func TestPatientlySaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := logledger.Patiently(ctx, 0, func() (log any, final bool, err error) {
+			if ctx.Err() != nil {
+				return nil, false, fmt.Errorf("%w: %w", orbit.ErrUnavailable, ctx.Err())
+			}
+			return nil, false, fmt.Errorf("%w: connection refused: %w", orbit.ErrUnavailable, errBroken)
+		})
+		require.ErrorIs(t, err, orbit.ErrUnavailable)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, errBroken)
+		require.ErrorContains(t, err, "context deadline exceeded; last: ")
+	})
 }

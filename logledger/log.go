@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/orbitsched/orbit/internal/rate"
 )
 
 // Index is the position of an entry in a log. The first entry has index 1, and indices have no gaps.
@@ -137,6 +139,8 @@ var (
 	ErrVersion = errors.New("logledger: written by a newer version; use that one")
 	// ErrCorrupt: an entry or a checkpoint is damaged. If it is known where, it comes as a [*CorruptError].
 	ErrCorrupt = errors.New("logledger: damaged")
+	// ErrBack: the store answers again. It is no error: Options.OnError is told of it after an outage that it was told of.
+	ErrBack = rate.ErrBack
 	// ErrClosed: the ledger is closed.
 	ErrClosed = errors.New("logledger: the ledger is closed")
 	// ErrMismatch: the ledger was made with other limits or dimension names than the options ask for.

@@ -55,26 +55,34 @@ func newLedger(log Log, o Options, at *position) *Ledger {
 func Patiently[L any](ctx context.Context, patience time.Duration, open func() (log L, final bool, err error)) (log L, err error) {
 	o := Options{Patience: patience}.withDefaults()
 	final := false
-	_ = o.patiently(ctx, func() error {
+	waited := o.patiently(ctx, func() error {
 		if log, final, err = open(); final || !errors.Is(err, orbit.ErrUnavailable) {
 			return nil // try no more
 		}
 		return err
 	})
+	if waited != nil {
+		err = waited
+	}
 	return log, err
 }
 
-// patiently calls f until it succeeds, or fails with an error that will not pass, or the patience is over.
+// patiently calls f until it succeeds, or fails with an error that will not pass, or the patience is over. If the context ends
+// before, the error says that and what was wrong last.
 func (o *Options) patiently(ctx context.Context, f func() error) error {
-	until := time.Now().Add(o.Patience)
+	until, last := time.Now().Add(o.Patience), error(nil)
 	for backoff := 5 * time.Millisecond; ; backoff = min(2*backoff, maxBackoff) {
 		err := f()
 		if err == nil || lasting(err) {
 			return err
 		}
+		if ctx.Err() != nil && last != nil {
+			return unavailable(fmt.Errorf("%w; last: %w", ctx.Err(), last))
+		}
 		if ctx.Err() != nil || time.Now().Add(backoff).After(until) {
 			return unavailable(err)
 		}
+		last = err
 		select {
 		case <-time.After(backoff):
 		case <-ctx.Done():

@@ -19,7 +19,9 @@ type Options struct {
 	// Dimensions are the names of the resource dimensions in diagnoses of a new ledger; empty ones have a default. Names that
 	// are not empty and differ from those of an existing ledger are refused with [ErrMismatch].
 	Dimensions [orbit.Dimensions]string
-	// Patience is how long a call waits while the store cannot be reached; default 10 s, negative: not at all.
+	// Patience is how long a call waits while the store cannot be reached; default 10 s, negative: not at all. Once a proposal
+	// has waited that long in vain, Health is not nil, and until it is nil again further proposals fail at once. So pause
+	// before you try again; engines do. Each Snapshot waits.
 	Patience time.Duration
 	// Local makes Snapshot return the newest state that this process knows, without asking the store whether there is a
 	// newer one. It then shows all commits of this ledger, and those of other processes when they have been delivered.
@@ -28,8 +30,9 @@ type Options struct {
 	// capsules, their number counts instead. A smaller number makes opening faster, and writes more.
 	CheckpointEvery int
 	// OnError, if set, is called with the errors of the background: a checkpoint that failed, a store that cannot be
-	// reached, an entry that cannot be read. Calls do not overlap. It must not block or call the ledger. Nil: the errors
-	// are written to slog.Default(), at most ten at once and one more every 10 s.
+	// reached, an entry that cannot be read. Calls do not overlap. It must not block or call the ledger. An outage is
+	// told once, and its end, as [ErrBack]. Nil: the errors are written to slog.Default(), at most ten at once and one more
+	// every 10 s.
 	OnError func(error)
 }
 

@@ -115,8 +115,17 @@ func (l *Ledger) giveUp(a *attempt, err error, sent bool) {
 	}
 	l.failAll(a.group, why, err)
 	if l.life.Err() == nil {
-		l.options.OnError(err)
+		l.tellLost(err)
 	}
+}
+
+// tellLost tells that the store does not answer, once in an outage, and of an error that is final in any case.
+func (l *Ledger) tellLost(err error) {
+	if errors.Is(err, ErrFailed) {
+		l.options.OnError(err)
+		return
+	}
+	l.w.outage.Lost(err, l.options.OnError)
 }
 
 // failAll answers the proposals of a group, and all that have arrived since.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/rate"
 )
 
 // writer is what the goroutine of [Ledger.run] knows. No other goroutine uses it.
@@ -24,6 +25,8 @@ type writer struct {
 	retry time.Time
 	// backoff is how long the last wait after a failure was.
 	backoff time.Duration
+	// outage is what OnError has been told of a store that does not answer.
+	outage rate.Outage
 	combiner
 	checkpointer
 }
@@ -276,6 +279,7 @@ func (l *Ledger) divide(a *attempt) bool {
 
 // committed shows the state after an entry that is in the log, and answers the proposals in it.
 func (l *Ledger) committed(a *attempt, posts []Post) {
+	defer l.w.outage.Back(l.options.OnError) // when mu is free again
 	l.w.index++
 	l.w.retry, l.w.backoff = time.Time{}, 0
 	l.w.appended(&a.entry, posts)

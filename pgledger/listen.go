@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/orbitsched/orbit/internal/rate"
 )
 
 // listener is what a log needs to be told of changes. Notifications come on a connection of its own. They may be lost: while
@@ -21,6 +23,8 @@ type listener struct {
 	done sync.WaitGroup
 	// polled is what poll has seen last. Only that goroutine uses it.
 	polled [2]int64
+	// outage is what OnError has been told of lost notifications. Only that goroutine uses it.
+	outage rate.Outage
 }
 
 const (
@@ -40,7 +44,7 @@ func (h *Log) start() {
 	h.done.Go(func() {
 		for ctx.Err() == nil {
 			if err := h.listen(ctx); err != nil && ctx.Err() == nil {
-				h.options.OnError(fmt.Errorf("pgledger: no notifications, asking every %v instead: %w", pause, err))
+				h.outage.Lost(fmt.Errorf("pgledger: no notifications, asking every %v instead: %w", pause, err), h.options.OnError)
 			}
 			_ = h.poll(ctx, h.pool) // it can only hurry what is tried again anyway
 			select {
@@ -62,6 +66,7 @@ func (h *Log) listen(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(ctx) // the server notices by itself
 	}()
+	h.outage.Back(h.options.OnError)
 	h.signal() // there was no notification of what came before
 	for {
 		n, err := h.notification(ctx, conn)

@@ -8,11 +8,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +26,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/pgserver"
+	"github.com/orbitsched/orbit/logledger"
 	"github.com/orbitsched/orbit/pgledger"
 )
 
@@ -76,7 +80,17 @@ func TestTLS(t *testing.T) {
 // TestBackAgain: a ledger goes on by itself when its server does, also when it was away for longer than the patience.
 func TestBackAgain(t *testing.T) {
 	s := pgserver.ForTest(t)
-	l := open(t, s.URL("postgres"), pgledger.Options{Patience: 100 * time.Millisecond, OnError: func(error) {}})
+	var mu sync.Mutex
+	lost, back := map[string]int{}, 0
+	l := open(t, s.URL("postgres"), pgledger.Options{Patience: 100 * time.Millisecond, OnError: func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if errors.Is(err, logledger.ErrBack) {
+			back++
+		} else {
+			lost[strings.SplitN(err.Error(), ":", 3)[1]]++
+		}
+	}})
 	works(t, l)
 	require.NoError(t, s.Stop(syscall.SIGQUIT))
 	_, err := l.Propose(t.Context(), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Mark{Key: "a", Value: "b"}}})
@@ -87,6 +101,27 @@ func TestBackAgain(t *testing.T) {
 	require.NoError(t, s.Start())
 	require.Eventually(t, func() bool { return l.Health() == nil }, time.Minute, 10*time.Millisecond)
 	works(t, l)
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return back == len(lost) && back > 0
+	}, time.Minute, 10*time.Millisecond, "each end is told of")
+	mu.Lock()
+	defer mu.Unlock()
+	for what, n := range lost {
+		require.Equal(t, 1, n, what)
+	}
+}
+
+// TestPatienceSaysWhy: if the context is shorter than the patience, the error says what was wrong.
+func TestPatienceSaysWhy(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := pgledger.Open(ctx, "postgres://nobody@127.0.0.1:1/orbit", pgledger.Options{})
+	require.ErrorIs(t, err, orbit.ErrUnavailable)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "127.0.0.1:1")
+	require.ErrorContains(t, err, "connection refused")
 }
 
 // TestStandby: a standby is no place to read from, because it may be behind; the ledger finds the primary among several servers.

@@ -8,6 +8,7 @@
 //
 //	engines := &promorbit.Engines{}
 //	engine := &orbit.Engine{Name: "web", Ledger: ledger, Navigator: &nav.Services{}, OnRound: engines.Round}
+//	engines.Engines = []*orbit.Engine{engine}
 //	prometheus.MustRegister(engines, &promorbit.Ledger{Ledger: ledger})
 //
 // A process with two ledgers registers a Ledger for each, and tells them apart by a label of its own

@@ -14,13 +14,19 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Engines is a collector that shows the rounds of engines. Set Names before the first use; the zero value is ready. Its
-// methods may be called from any goroutine. Use one Engines for all engines of a process, so that it can say which of
-// them won the commits to which others have lost.
+// Engines is a collector that shows the rounds of engines. Set the fields before the first scrape and the first round; the
+// zero value is ready. Its methods may be called from any goroutine. Use one Engines for all engines of a process, so that
+// it can say which of them won the commits to which others have lost.
 type Engines struct {
 	// Names is the largest number of engines with series of their own, and the largest number of notes for each of
 	// them; default 100. Names that come later are summed up under "other". A name that has a series keeps it for good.
 	Names int
+	// Engines are engines of this process. They have their series from the start, also if there is never work for them.
+	// Other engines have theirs once Round was called with a round of theirs.
+	Engines []*orbit.Engine
+	// Notes exports orbit_engine_note: the numbers that navigators note, which say how a navigator works. They are most
+	// of all series, and of use to who writes or tunes a navigator.
+	Notes bool
 
 	once sync.Once
 	all  []prometheus.Collector
@@ -31,6 +37,8 @@ type Engines struct {
 
 	mu      sync.Mutex // guards the fields below
 	engines firstNames
+	// live are the engines behind the values of the label engine, for when their last passes ended.
+	live map[string]*orbit.Engine
 	// notes has the notes of each engine.
 	notes map[string]*noted
 	// makers has the engines of committed proposals, by the first bytes of the proposals' ids.
@@ -42,6 +50,8 @@ type maker [8]byte
 
 // mostMakers bounds the number of remembered makers, because an importer may start any number of engines.
 const mostMakers = 4096
+
+var descLastPass = desc("engine_last_pass_timestamp_seconds", "When the last pass of the engine ended, idle or not, in seconds since 1970; 0: none has. An engine that runs begins a pass at least each Backoff.Max, which is 1 s by default.", "engine")
 
 var descNotes = desc("engine_note", "Numbers that navigators note in their rounds: their sum, and how often they were noted.", "engine", "note")
 
@@ -60,7 +70,7 @@ type sum struct {
 func (m *Engines) init() {
 	m.once.Do(func() {
 		m.engines.most = m.Names
-		m.notes, m.makers = map[string]*noted{}, map[maker]string{}
+		m.notes, m.makers, m.live = map[string]*noted{}, map[maker]string{}, map[string]*orbit.Engine{}
 		m.passes = m.counter("engine_passes_total", "Passes that were not idle.", "engine")
 		m.proposals = m.counter("engine_proposals_total", "Proposals that were sent, by outcome, and those that were not sent because they do what is not for their navigator (invalid).", "engine", "outcome")
 		m.placements = m.counter("engine_placements_total", "Capsules that were placed by proposals of the engine.", "engine")
@@ -100,6 +110,7 @@ func (m *Engines) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.all {
 		c.Describe(ch)
 	}
+	ch <- descLastPass
 	ch <- descNotes
 }
 
@@ -108,8 +119,23 @@ func (m *Engines) Collect(ch chan<- prometheus.Metric) {
 	m.init()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, e := range m.Engines {
+		if e == nil {
+			continue
+		}
+		if name := m.engines.value(e.Name); name != other && m.live[name] == nil {
+			m.begin(&orbit.Round{Engine: e.Name, By: e})
+		}
+	}
 	for _, c := range m.all {
 		c.Collect(ch)
+	}
+	for name, e := range m.live {
+		at := 0.0
+		if last := e.LastPass(); !last.IsZero() {
+			at = float64(last.UnixMilli()) / 1e3
+		}
+		gauge(ch, descLastPass, at, name)
 	}
 	for engine, n := range m.notes {
 		for note, s := range n.sums {
@@ -131,26 +157,40 @@ func (m *Engines) Round(round orbit.Round) {
 	m.init()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	engine := m.engines.value(round.Engine)
+	engine := m.begin(&round)
 	m.passes.WithLabelValues(engine).Inc()
+	m.stages.WithLabelValues(engine, "view").Observe(round.Viewing.Seconds())
+	if round.Pending > 0 {
+		m.stages.WithLabelValues(engine, "plan").Observe(round.Planning.Seconds())
+		m.stages.WithLabelValues(engine, "propose").Observe(round.Proposing.Seconds())
+	}
+	for i := range round.Settled {
+		m.settled(engine, &round, &round.Settled[i])
+	}
+	for _, note := range round.Notes {
+		if m.Notes {
+			m.note(engine, "", note)
+		}
+	}
+}
+
+// begin counts what every round says, and returns the value of the label engine. For a round that says nothing it makes the
+// series of an engine that has not passed yet.
+func (m *Engines) begin(round *orbit.Round) (engine string) {
+	engine = m.engines.value(round.Engine)
+	if round.By != nil && engine != other {
+		m.live[engine] = round.By
+	}
+	m.passes.WithLabelValues(engine)
+	m.placements.WithLabelValues(engine)
 	for outcome, n := range map[string]int{"committed": round.Committed, "conflict": round.Conflicts, "infeasible": round.Infeasible,
 		"invalid": round.Invalid, "unknown": round.Unknown, "failed": round.Failed} {
 		m.proposals.WithLabelValues(engine, outcome).Add(float64(n))
 	}
 	m.pending.WithLabelValues(engine).Set(float64(round.Pending))
 	m.parked.WithLabelValues(engine).Set(float64(round.Parked))
-	m.stages.WithLabelValues(engine, "view").Observe(round.Viewing.Seconds())
-	if round.Pending > 0 {
-		m.stages.WithLabelValues(engine, "plan").Observe(round.Planning.Seconds())
-		m.stages.WithLabelValues(engine, "propose").Observe(round.Proposing.Seconds())
-	}
-	m.leftOut(engine, &round)
-	for i := range round.Settled {
-		m.settled(engine, &round, &round.Settled[i])
-	}
-	for _, note := range round.Notes {
-		m.note(engine, "", note)
-	}
+	m.leftOut(engine, round)
+	return engine
 }
 
 // mostErrors is the largest number of errors of each outcome that a round keeps.

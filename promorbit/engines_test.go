@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -69,7 +70,7 @@ func (o *owner) Claims(module string, _ orbit.AppClass) bool { return module == 
 
 // What engines have told adds up with the ledger's history, and by itself.
 func TestEnginesAddUp(t *testing.T) {
-	engines := &promorbit.Engines{}
+	engines := &promorbit.Engines{Notes: true}
 	l := runBusy(t, engines)
 	got := scrape(t, engines)
 	s, err := l.Snapshot(ctx)
@@ -101,6 +102,65 @@ func TestEnginesAddUp(t *testing.T) {
 	assert.Equal(t, 1.0, got[`orbit_engine_parked_classes{engine="e1"}`])
 	assert.Positive(t, got[`orbit_engine_note_count{engine="e1",note="asked"}`])
 	agree(t, (&books{}).expect(t, l), scrape(t, &promorbit.Ledger{Ledger: l}), 5)
+}
+
+// An engine without work has its series from the start, and the time of its last pass tells it from one that does not run.
+func TestEnginesIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		metrics, l := &promorbit.Engines{}, &orbit.MemoryLedger{}
+		idle := &orbit.Engine{Name: "idle", Ledger: l, Navigator: &nav.Services{}, OnRound: metrics.Round}
+		metrics.Engines = []*orbit.Engine{idle, nil, {Name: "dead", Ledger: l, Navigator: &nav.Services{}}}
+		for _, name := range []string{"idle", "dead"} {
+			got := scrape(t, metrics)
+			for _, series := range []string{"passes_total{engine=%q}", "placements_total{engine=%q}", "errors_total{engine=%q}", "pending_capsules{engine=%q}",
+				"parked_classes{engine=%q}", `proposals_total{engine=%q,outcome="committed"}`, `unplaced_capsules{class="Batch",engine=%q,reason="no_fit"}`,
+				"last_pass_timestamp_seconds{engine=%q}"} {
+				series = fmt.Sprintf("orbit_engine_"+series, name)
+				assert.Contains(t, got, series)
+				assert.Zero(t, got[series], series)
+			}
+		}
+		done := make(chan error)
+		go func() { done <- idle.Run(ctx) }()
+		for range 3 {
+			time.Sleep(10 * time.Minute)
+			got := scrape(t, metrics)
+			assert.InDelta(t, float64(time.Now().Unix()), got[`orbit_engine_last_pass_timestamp_seconds{engine="idle"}`], 2)
+			assert.Zero(t, got[`orbit_engine_last_pass_timestamp_seconds{engine="dead"}`])
+			assert.Zero(t, got[`orbit_engine_passes_total{engine="idle"}`], "idle passes are not counted")
+		}
+		stop()
+		require.NoError(t, <-done)
+		last := idle.LastPass()
+		metrics.Round(orbit.Round{Engine: "idle", By: idle, Pending: 3})
+		time.Sleep(time.Hour)
+		got := scrape(t, metrics)
+		assert.InDelta(t, float64(last.Unix()), got[`orbit_engine_last_pass_timestamp_seconds{engine="idle"}`], 2, "it has been stopped")
+		assert.Equal(t, 3.0, got[`orbit_engine_pending_capsules{engine="idle"}`], "a scrape takes nothing back")
+	})
+}
+
+// A pass that hangs in Plan is no pass.
+func TestEnginesStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		metrics, l := &promorbit.Engines{}, &orbit.MemoryLedger{}
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: wants(1)})
+		hangs := make(chan struct{})
+		stuck := &orbit.Engine{Name: "stuck", Ledger: l, OnRound: metrics.Round, OnError: func(error) {}, Navigator: plan(
+			func(*orbit.View, []*orbit.Capsule) []orbit.Proposal { <-hangs; return nil })}
+		done := make(chan error)
+		go func() { done <- stuck.Run(ctx) }()
+		time.Sleep(time.Hour)
+		age := time.Since(time.Unix(int64(scrape(t, metrics)[`orbit_engine_last_pass_timestamp_seconds{engine="stuck"}`]), 0))
+		assert.InDelta(t, time.Hour, age, float64(time.Minute))
+		close(hangs)
+		time.Sleep(time.Minute)
+		assert.Less(t, time.Since(stuck.LastPass()), 2*time.Second)
+		stop()
+		require.NoError(t, <-done)
+	})
 }
 
 // sum adds up the series of a metric that have the engine.
@@ -273,7 +333,7 @@ func TestEnginesUnplaced(t *testing.T) {
 
 // Numbers among the notes are added up, whatever their kind; groups by the names of both.
 func TestEnginesNotes(t *testing.T) {
-	engines := &promorbit.Engines{Names: 6}
+	engines := &promorbit.Engines{Names: 6, Notes: true}
 	for i := range 2 {
 		engines.Round(orbit.Round{Engine: "e", Notes: []slog.Attr{slog.Int("int", 3), slog.Uint64("uint", 4), slog.Float64("float", -0.5), slog.Duration("time", time.Minute),
 			slog.String("text", "3"), slog.Any("group", slog.GroupValue(slog.Int("inner", 5), slog.Any("deep", slog.GroupValue(slog.Int("x", 6))))), slog.Any("any", struct{}{}),
@@ -285,6 +345,9 @@ func TestEnginesNotes(t *testing.T) {
 		assert.Equal(t, 2.0, got[fmt.Sprintf("orbit_engine_note_count{engine=\"e\",note=%q}", note)], note)
 	}
 	assert.Len(t, keysWith(got, "orbit_engine_note_count"), 7)
+	quiet := &promorbit.Engines{}
+	quiet.Round(orbit.Round{Engine: "e", Notes: []slog.Attr{slog.Int("int", 3)}})
+	assert.Empty(t, keysWith(scrape(t, quiet), "orbit_engine_note_count"), "they are exported only if they are asked for")
 }
 
 func keysWith(got map[string]float64, prefix string) (keys []string) {

@@ -20,7 +20,7 @@ import (
 type Groups struct {
 	// Ledger is the ledger to follow. Required. While it cannot be read, the last values are shown.
 	Ledger orbit.Ledger
-	// Timeout is how long a scrape waits for the ledger; default 5 s.
+	// Timeout is how long a scrape waits for the ledger; default 3 s.
 	Timeout time.Duration
 	// Names is the largest number of groups whose skew is shown; default 100, the most skewed first. The skew of
 	// "other" is the largest of all others.
@@ -96,7 +96,7 @@ func (g *Groups) revision() orbit.Revision {
 func (g *Groups) refresh(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(g.Timeout, 5*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(g.Timeout, 3*time.Second))
 	defer cancel()
 	state, changes, whole, err := g.state.CatchUp(ctx, g.Ledger)
 	if err != nil {

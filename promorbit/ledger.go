@@ -15,13 +15,13 @@ import (
 // Ledger is a collector that shows the state of a ledger at the time of a scrape, including commits of other processes.
 // Set the fields before the first scrape. It may be scraped by several goroutines at a time, which take turns.
 type Ledger struct {
-	// Ledger is the ledger to show. Required. If it is nil or cannot be read, orbit_ledger_readable is 0 and the other
-	// metrics are missing. orbit_ledger_healthy says what its Health says ([orbit.HealthOf]).
+	// Ledger is the ledger to show. Required. If it is nil or cannot be read, orbit_ledger_readable is 0, and all other
+	// metrics are missing but orbit_ledger_healthy, which says what its Health says ([orbit.HealthOf]).
 	Ledger orbit.Ledger
 	// Engines are engines of this process on the ledger. orbit_waiting_capsules says how many capsules wait for each of
 	// them, and why in a word ([orbit.WaitKind]). Nil: it has no series.
 	Engines []*orbit.Engine
-	// Timeout is how long a scrape waits for the ledger; default 5 s.
+	// Timeout is how long a scrape waits for the ledger; default 3 s.
 	Timeout time.Duration
 	// Names is the largest number of series with names of their own; default 100. It applies to budgets, to groups with
 	// pending members, to groups with an Even rule at a level, and to queues, each by itself. The others are summed up
@@ -101,12 +101,12 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	defer l.mu.Unlock()
 	start := time.Now()
 	state, err := l.read()
+	collectHealth(ch, l.Ledger)
 	if err != nil {
 		gauge(ch, descReadable, 0)
 		return
 	}
 	gauge(ch, descReadable, 1)
-	collectHealth(ch, l.Ledger)
 	l.collectWaits(ch, state)
 	gauge(ch, descRevision, float64(state.Revision()))
 	l.backlog.collect(ch, start)
@@ -127,7 +127,7 @@ func (l *Ledger) read() (*orbit.State, error) {
 		return nil, orbit.ErrUnavailable
 	}
 	l.budgets.most, l.groups.most, l.evens.most, l.queues.most = l.Names, l.Names, l.Names, l.Names
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.Timeout, 5*time.Second))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.Timeout, 3*time.Second))
 	defer cancel()
 	return l.backlog.follow(ctx, l.Ledger)
 }
@@ -145,7 +145,7 @@ func counter(ch chan<- prometheus.Metric, d *prometheus.Desc, value uint64, labe
 // collectHealth sends whether the ledger can commit.
 func collectHealth(ch chan<- prometheus.Metric, l orbit.Ledger) {
 	healthy := 1.0
-	if orbit.HealthOf(l) != nil {
+	if l == nil || orbit.HealthOf(l) != nil {
 		healthy = 0
 	}
 	gauge(ch, descHealthyLedger, healthy)

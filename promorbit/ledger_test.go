@@ -658,22 +658,51 @@ func (a *ahead) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Chan
 
 // A ledger that cannot be read is told of, and does not fail the scrape of others.
 func TestLedgerUnreadable(t *testing.T) {
-	assert.Equal(t, map[string]float64{"orbit_ledger_readable": 0}, scrape(t, &promorbit.Ledger{}))
+	assert.Equal(t, map[string]float64{"orbit_ledger_readable": 0, "orbit_ledger_healthy": 0}, scrape(t, &promorbit.Ledger{}))
 	broken := &broken{MemoryLedger: &orbit.MemoryLedger{}}
 	metrics := &promorbit.Ledger{Ledger: broken}
 	assert.Equal(t, 1.0, scrape(t, metrics)["orbit_ledger_readable"])
 	commit(t, broken.MemoryLedger, orbit.Submit{IDs: []orbit.CapsuleID{"a"}, Spec: wants(1)})
 	broken.err = errors.New("down")
-	assert.Equal(t, map[string]float64{"orbit_ledger_readable": 0}, scrape(t, metrics))
+	assert.Equal(t, map[string]float64{"orbit_ledger_readable": 0, "orbit_ledger_healthy": 1}, scrape(t, metrics), "it does not say whether it can commit")
+	silent := &promorbit.Ledger{Ledger: failed{broken}}
+	broken.unread = errors.New("down, too")
+	assert.Equal(t, map[string]float64{"orbit_ledger_readable": 0, "orbit_ledger_healthy": 0}, scrape(t, silent), "its health is known even if it cannot be read")
+	broken.unread = nil
 	broken.err = nil
 	got := scrape(t, metrics)
 	assert.Equal(t, 1.0, got[`orbit_pending_capsules{class="LatencySensitive"}`])
 	assert.Equal(t, 1.0, got[`orbit_ledger_changes_total{kind="submit"}`], "what was committed meanwhile is counted later")
 }
 
+// silent is a ledger whose store does not answer: a read waits as long as its caller does.
+type silent struct{ orbit.Ledger }
+
+func (silent) Snapshot(ctx context.Context) (*orbit.State, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A scrape does not wait for long for a store that does not answer.
+func TestLedgerSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, l := time.Now(), silent{&orbit.MemoryLedger{}}
+		got := scrape(t, &promorbit.Ledger{Ledger: l}, &promorbit.Groups{Ledger: l}, &promorbit.Warm{Ledger: l})
+		assert.LessOrEqual(t, time.Since(start), 3*time.Second)
+		assert.Zero(t, got["orbit_ledger_readable"])
+	})
+}
+
 type broken struct {
 	*orbit.MemoryLedger
-	err error
+	err, unread error
+}
+
+func (b *broken) Snapshot(ctx context.Context) (*orbit.State, error) {
+	if b.unread != nil {
+		return nil, b.unread
+	}
+	return b.MemoryLedger.Snapshot(ctx)
 }
 
 func (b *broken) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {

@@ -33,7 +33,7 @@ type Warm struct {
 	Creates func() map[string]uint64
 	// Names is the largest number of templates with series of their own; default 100. The others are summed up under "other".
 	Names int
-	// Timeout is how long a scrape waits for the ledger; default 5 s.
+	// Timeout is how long a scrape waits for the ledger; default 3 s.
 	Timeout time.Duration
 
 	mu    sync.Mutex // guards the fields below
@@ -66,7 +66,7 @@ func (w *Warm) Collect(ch chan<- prometheus.Metric) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(w.Timeout, 5*time.Second))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(w.Timeout, 3*time.Second))
 	defer cancel()
 	if err := w.view.Refresh(ctx, w.Ledger, w.Telemetry, time.Now()); err != nil {
 		return // orbit_ledger_readable of the collector Ledger shows that

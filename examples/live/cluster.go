@@ -91,6 +91,7 @@ func open(ctx context.Context, minute time.Duration) (*cluster, error) {
 	add("urgent", &nav.Preempting{Navigator: packed()})
 	add("tasks", &nav.Fair{Navigator: &nav.Batch{}})
 	add("gangs", &nav.Patient{Navigator: &nav.Gang{}})
+	metrics.Engines, c.page.Engines = c.engines, c.engines
 	c.drain = &nav.Drain{Ledger: c.ledger, MayWait: func(w *orbit.Capsule) bool { return w.Spec.Priority < 5 }}
 	return c, c.fill(ctx)
 }

@@ -169,7 +169,15 @@ func TestPage(t *testing.T) {
 		return rows.length === 1 && rows[0].textContent.startsWith("huge");
 	})()`)
 	eventually(ctx, t, `(() => { const s = document.querySelector("#search"); s.value = ""; s.dispatchEvent(new Event("input")); return true; })()`)
-	eventually(ctx, t, `[...document.querySelectorAll("#waiting-rows tbody tr td:nth-child(3)")].every(td => td.querySelector("small").textContent !== "")`)
+	eventually(ctx, t, `[...document.querySelectorAll("#waiting-rows tbody td[data-why]")].every(td => td.textContent !== " explain" && td.cellIndex === [...document.querySelectorAll("#waiting-rows th")].findIndex(th => th.textContent === "why"))`)
+	// Equal passes in a row have one row.
+	eventually(ctx, t, `(() => {
+		const pass = { engine: "again", pending: 1, committed: 0, proposed: 0, conflicts: 0, unplaced: 1, planning: 900, view: 1 };
+		showRounds({ boot, rounds: [pass, { ...pass, view: 2 }, { ...pass, engine: "other" }, { ...pass, view: 3, planning: 800 }] });
+		const rows = [...document.querySelectorAll("#feed li[data-engine=again], #feed li[data-engine=other]")];
+		rows.forEach(li => li.remove());
+		return rows.length === 2 && rows[0].textContent.includes("at revision 3") && rows[0].querySelector("[data-times]").textContent === "3 times";
+	})()`)
 	eventually(ctx, t, `(() => { const e = document.querySelector("#engine"); e.value = e.options[1].value; e.dispatchEvent(new Event("change")); return true; })()`)
 	eventually(ctx, t, `[...document.querySelectorAll("#feed > li")].every(li => li.hidden || li.dataset.engine === document.querySelector("#engine").value)`)
 	eventually(ctx, t, `(() => { const e = document.querySelector("#engine"); e.value = ""; e.dispatchEvent(new Event("change")); return true; })()`)

@@ -228,16 +228,31 @@ function showRounds(event) {
   if (boot !== null && boot !== event.boot) restarts++;
   boot = event.boot;
   if (event.missed) feed.prepend(make("li", { className: "pass" }, `${count(event.missed)} passes are not shown`));
-  for (const round of event.rounds) {
-    showReceipts(feed, round);
-    for (const error of round.errors || []) feed.prepend(make("li", { "data-outcome": "failed", "data-refused": "", "data-engine": round.engine }, make("b", {}, round.engine), " " + error));
-    if (round.pending || round.proposed) feed.prepend(passItem(round));
-  }
+  for (const round of event.rounds) showRound(feed, round);
   let refused = 0, others = 0;
   for (const li of [...feed.children]) {
     if (li.dataset.refused !== undefined ? ++refused > mostRefused : ++others > mostOthers) li.remove();
   }
   select();
+}
+
+// What the newest pass of each engine says, its rows, and how often in a row it has said that.
+const newest = new Map();
+
+// showRound adds the rows of a pass. They replace those of the engine's pass before if that one says the same, so that an engine
+// that tries the same thing again and again has one row, with a count.
+function showRound(feed, round) {
+  const { engine, pending, committed, proposed, conflicts, unplaced, errors, receipts } = round;
+  const says = receipts ? "" : JSON.stringify([pending, committed, proposed, conflicts, unplaced, errors]);
+  const before = newest.get(engine), again = says !== "" && before && before.says === says;
+  const times = again ? before.times + 1 : 1, rows = [];
+  if (again) for (const li of before.rows) li.remove();
+  showReceipts(feed, round);
+  for (const error of errors || []) rows.push(make("li", { "data-outcome": "failed", "data-refused": "", "data-engine": engine }, make("b", {}, engine), " " + error));
+  if (pending || proposed) rows.push(passItem(round));
+  if (times > 1 && rows.length) rows.at(-1).append(make("span", { className: "mark", "data-times": times }, `${count(times)} times`));
+  for (const li of rows) feed.prepend(li);
+  newest.set(engine, { says, rows, times });
 }
 
 // The most refused proposals of one pass that have rows of their own.
@@ -306,7 +321,7 @@ function showWaiting(q) {
     const key = w.gang ? "gang=" + encodeURIComponent(w.gang) : "capsule=" + encodeURIComponent(w.capsule);
     const kind = [w.module, w.class, w.queue && "queue " + w.queue, w.owner && "for " + w.owner].filter(Boolean).join(", ");
     const first = make("td", {}, name, w.count > 1 ? ` and ${count(w.count - 1)} more` : "", w.nominated ? " " : "", w.nominated ? make("span", { className: "mark" }, "nominated") : "", make("small", {}, kind));
-    return make("tr", {}, first, make("td", {}, String(w.priority)), make("td", {}, asks(w.asks), make("small", {}, w.why || (w.owner ? `engine ${w.owner} has not planned it yet` : "no engine has planned it yet"))), make("td", { "data-since": w.since || 0 }, since(w.since)), make("td", { className: "number" }, make("button", { type: "button", "data-explain": key, onclick: () => explain(key, name) }, "explain")));
+    return make("tr", {}, first, make("td", {}, String(w.priority)), make("td", {}, asks(w.asks)), make("td", { "data-since": w.since || 0 }, since(w.since)), make("td", { "data-why": "" }, w.why || (w.owner ? `engine ${w.owner} has not planned it yet` : "no engine has planned it yet"), " ", make("button", { type: "button", "data-explain": key, onclick: () => explain(key, name) }, "explain")));
   }));
   if (focused) document.querySelector(`[data-explain="${CSS.escape(focused)}"]`)?.focus();
   byId("waiting-more").textContent = q.pending === 0 ? "nothing waits" : q.more ? `and ${count(q.more)} more kinds of work` : "";
@@ -345,10 +360,16 @@ function showRules(r) {
   byId("rules-body").replaceChildren(...(parts.length ? parts.filter((p) => p !== "") : [make("p", { className: "empty" }, "there are none")]));
 }
 
+// silence says that an engine makes no passes; empty: it does.
+function silence(e) {
+  if (!e.silent) return "";
+  return make("small", { className: "trouble", "data-silent": "" }, ...(e.passed ? ["no pass for ", make("span", { "data-since": e.passed }, since(e.passed))] : ["has made no pass"]));
+}
+
 function showEngines(list) {
   const chosen = byId("engine");
   keep(chosen, [{ name: "" }, ...list], (e) => "e" + e.name, (e) => make("option", { value: e.name }, e.name || "all engines"), () => {});
-  byId("engine-rows").tBodies[0].replaceChildren(...list.map((e) => make("tr", { "data-engine": e.name }, make("td", {}, e.name), ...[e.passes, e.placed, e.committed, e.conflicts, e.evicted].map((n) => make("td", {}, count(n))), make("td", {}, `${(e.last.planning / 1000).toFixed(1)} ms`))));
+  byId("engine-rows").tBodies[0].replaceChildren(...list.map((e) => make("tr", { "data-engine": e.name }, make("td", {}, e.name, silence(e)), ...[e.passes, e.placed, e.committed, e.conflicts, e.evicted].map((n) => make("td", {}, count(n))), make("td", {}, `${(e.last.planning / 1000).toFixed(1)} ms`))));
 }
 
 // --- queues ---
@@ -453,13 +474,15 @@ async function open(title, path, show) {
   byId("detail-title").textContent = title;
   byId("detail-body").replaceChildren(make("p", { className: "empty" }, "looking …"));
   if (!detail.open) detail.showModal();
-  let body;
+  let body, old = "";
   try {
-    body = show(await ask(path));
+    const answer = await ask(path);
+    if (answer.trouble) old = make("p", { className: "trouble" }, tellTrouble(answer.trouble));
+    body = show(answer);
   } catch (error) {
     body = [make("p", { className: "empty" }, error.message)];
   }
-  if (mine === asked) byId("detail-body").replaceChildren(...body.filter((el) => el !== ""));
+  if (mine === asked) byId("detail-body").replaceChildren(old, ...body.filter((el) => el !== ""));
 }
 
 function showNode(id) {
@@ -508,6 +531,20 @@ function status(state, text) {
   el.lastElementChild.textContent = text;
 }
 
+// Why the ledger cannot be read; null: it can.
+let unread = null;
+
+// tellTrouble says that the ledger cannot be read, and how old the state is that is shown.
+function tellTrouble(t) {
+  return `The ledger cannot be read: ${t.error}.` + (t.since ? ` This is its state as of ${since(t.since)} ago.` : "");
+}
+
+// alive shows that events come.
+function alive() {
+  if (unread) return status("lost", tellTrouble(unread));
+  status("live", restarts ? `live, restarted ${restarts === 1 ? "once" : count(restarts) + " times"}` : "live");
+}
+
 const shows = { overview: showOverview, waiting: showWaiting, rules: showRules, queues: showQueues, engines: showEngines, rounds: showRounds };
 let latest = {};
 
@@ -547,7 +584,8 @@ function follow(last) {
   let id = last;
   events.onopen = () => {
     wait = 500;
-    status("live", "live");
+    unread = null; // the server says so again if it still cannot be read
+    alive();
   };
   for (const name of Object.keys(shows)) {
     events.addEventListener(name, (event) => {
@@ -556,10 +594,14 @@ function follow(last) {
       if (name === "rounds" && paused) missedWhilePaused = [...missedWhilePaused, value].slice(-mostOthers);
       else if (name === "rounds") showRounds(value);
       else later(name, value);
-      status("live", restarts ? `live, restarted ${restarts === 1 ? "once" : count(restarts) + " times"}` : "live");
+      alive();
     });
   }
-  events.addEventListener("trouble", (event) => status("lost", "the ledger cannot be read: " + JSON.parse(event.data).error));
+  events.addEventListener("trouble", (event) => {
+    const said = JSON.parse(event.data);
+    unread = said.error ? said : null;
+    alive();
+  });
   events.onerror = () => {
     status("lost", "reconnecting");
     if (events.readyState !== EventSource.CLOSED) return; // the browser tries again by itself

@@ -2,6 +2,7 @@ package rate
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -27,7 +28,11 @@ func (l *Log) Error(ctx context.Context, text string, err error, attrs ...slog.A
 	attrs = append(attrs, slog.Any("error", err), slog.Int("dropped", l.dropped))
 	l.dropped = 0
 	l.mu.Unlock()
-	slog.Default().LogAttrs(ctx, slog.LevelError, text, attrs...)
+	level := slog.LevelError
+	if errors.Is(err, ErrBack) {
+		level = slog.LevelInfo
+	}
+	slog.Default().LogAttrs(ctx, level, text, attrs...)
 }
 
 // Reporter returns a function that passes errors to report, one at a time, from any goroutine. If report is nil, it writes them

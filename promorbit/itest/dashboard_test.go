@@ -99,6 +99,7 @@ func newWorld(t *testing.T) *world {
 				return services.Plan(ctx, view, pending)
 			}), name}})
 	}
+	metrics.Engines, metrics.Notes = w.engines, true
 	w.commit(orbit.PutNode{Node: orbit.Node{ID: "full", Capacity: orbit.Resources{orbit.CPU: 5, orbit.Memory: 5}}},
 		orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "g", Expected: 3}},
 		orbit.PutQueue{Queue: orbit.Queue{ID: "lab", Nominal: map[string]int64{"memory": 4}}},

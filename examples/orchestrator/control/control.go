@@ -84,6 +84,7 @@ func Open(ctx context.Context, config Config) (*Control, error) {
 	engine("services", &nav.Preempting{Navigator: &nav.Services{}})
 	engine("batch", &nav.Patient{Navigator: &nav.Batch{}})
 	engine("gangs", &nav.Preempting{Navigator: &nav.Patient{Navigator: &nav.Gang{}}})
+	rounds.Engines = c.engines
 	c.metrics.MustRegister(rounds, &promorbit.Ledger{Ledger: c.ledger, Engines: c.engines})
 	c.drain = &nav.Drain{Ledger: c.ledger, Telemetry: c.local.Board, Drains: func(n *orbit.Node) bool { return (*c.draining.Load())[n.ID] }}
 	c.draining.Store(&map[orbit.NodeID]bool{})

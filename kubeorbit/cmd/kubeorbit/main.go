@@ -14,8 +14,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -28,6 +30,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -39,7 +42,7 @@ import (
 // options are the flags.
 type options struct {
 	kubeconfig, configuration, listen, lease, namespace string
-	elect                                               bool
+	elect, version                                      bool
 	qps                                                 float64
 }
 
@@ -52,10 +55,15 @@ func main() {
 	flag.StringVar(&o.lease, "lease", "kubeorbit", "name of the lease by which replicas elect a leader")
 	flag.StringVar(&o.namespace, "namespace", "kube-system", "namespace of the lease")
 	flag.Float64Var(&o.qps, "qps", 1000, "requests a second to the API server at most")
+	flag.BoolVar(&o.version, "version", false, "say the version and end")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "kubeorbit: no argument is taken, but %q: it has to be a flag\n", flag.Arg(0))
 		os.Exit(2)
+	}
+	if o.version {
+		fmt.Println(version())
+		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, &o)
@@ -71,14 +79,14 @@ func run(ctx context.Context, o *options) error {
 	if o.configuration != "" {
 		text, err := os.ReadFile(o.configuration)
 		if err != nil {
-			return err
+			return fmt.Errorf("-config: %w", err)
 		}
 		c, err := kubeorbit.ReadConfiguration(text)
 		if err != nil {
-			return fmt.Errorf("%s: %w", o.configuration, err)
+			return fmt.Errorf("-config: %s: %w", o.configuration, err)
 		}
 		if err := c.Configure(s); err != nil {
-			return err
+			return fmt.Errorf("-config: %s: %w", o.configuration, err)
 		}
 	}
 	config, err := o.client()
@@ -105,9 +113,42 @@ func run(ctx context.Context, o *options) error {
 	}
 	if !o.elect {
 		err := s.Run(ctx)
-		return errors.Join(err, context.Cause(ctx))
+		return errors.Join(o.explained(config.Host, err), context.Cause(ctx))
 	}
-	return elected(ctx, o, s)
+	return o.explained(config.Host, elected(ctx, o, s))
+}
+
+// explained says of an error of the API server which server it is, who asks, and what to do.
+func (o *options) explained(host string, err error) error {
+	who := "the account of this pod"
+	if o.kubeconfig != "" {
+		who = "-kubeconfig " + o.kubeconfig
+	}
+	var unanswered *url.Error
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("the API server %s refuses the credentials of %s (401); have they expired? %w", host, who, err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("the API server %s does not let %s do this (403); config/base has the rules that it needs: %w", host, who, err)
+	case errors.As(err, &unanswered):
+		return fmt.Errorf("the API server %s of %s cannot be reached; is the address right, and does it run? %w", host, who, err)
+	}
+	return err
+}
+
+// version says which version of this program runs, as its build knows it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "kubeorbit, built without a version"
+	}
+	parts := []string{"kubeorbit " + info.Main.Version}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			parts = append(parts, "revision "+s.Value)
+		}
+	}
+	return strings.Join(append(parts, info.GoVersion), ", ")
 }
 
 // client returns how the API server is reached.
@@ -175,7 +216,8 @@ func (p *pages) said() kubeorbit.Status {
 
 // start serves what a scheduler does.
 func (p *pages) start(ledger *orbit.MemoryLedger, population *orbit.Population) {
-	page, metrics, registry := &inspect.Handler{Ledger: ledger, Zone: corev1.LabelTopologyZone, Find: kubeorbit.Find}, &promorbit.Engines{}, prometheus.NewRegistry()
+	page := &inspect.Handler{Ledger: ledger, Zone: corev1.LabelTopologyZone, Find: kubeorbit.Find, Engines: population.Engines}
+	metrics, registry := &promorbit.Engines{Engines: population.Engines}, prometheus.NewRegistry()
 	registry.MustRegister(metrics, &promorbit.Ledger{Ledger: ledger, Engines: population.Engines}, p)
 	for _, e := range population.Engines {
 		e.OnRound = func(r orbit.Round) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -116,4 +118,31 @@ func TestOneReplicaLeads(t *testing.T) {
 		cancels[1-first]()
 		<-ended
 	})
+}
+
+// TestErrorsOfTheStart: an error of the start says which flag or which server it is about, and what is wrong.
+func TestErrorsOfTheStart(t *testing.T) {
+	status := http.StatusUnauthorized
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	defer server.Close()
+	kubeconfig := func(host string) string {
+		name := filepath.Join(t.TempDir(), "some.kubeconfig")
+		text := "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k}}], clusters: [{name: k, cluster: {server: '" + host + "'}}]}"
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	says := func(o options, parts ...string) {
+		t.Helper()
+		o.qps = 1000
+		err := run(t.Context(), &o)
+		for _, part := range parts {
+			require.ErrorContains(t, err, part)
+		}
+	}
+	says(options{kubeconfig: kubeconfig(server.URL)}, server.URL, "some.kubeconfig", "credentials", "401")
+	status = http.StatusForbidden
+	says(options{kubeconfig: kubeconfig(server.URL)}, server.URL, "some.kubeconfig", "403")
+	says(options{kubeconfig: kubeconfig("http://127.0.0.1:1")}, "the API server http://127.0.0.1:1 of", "some.kubeconfig", "cannot be reached", "connection refused")
+	says(options{configuration: "nope"}, "-config: open nope")
+	require.Regexp(t, `^kubeorbit .+, go1\.`, version())
 }
