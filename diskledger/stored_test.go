@@ -136,6 +136,9 @@ func details(aged int32, propose func(...orbit.Commitment), state func() *orbit.
 	confirm("serves", orbit.Confirm{Ready: true})
 	propose(orbit.Release{Capsule: capsule("fails"), From: node("d"), Stopped: true, At: 9})
 	propose(orbit.Release{Capsule: capsule("ends"), Final: true})
+	regrouped := *fussy
+	regrouped.Group, regrouped.Near, regrouped.Nears, regrouped.Even = "", orbit.Near{}, nil, nil
+	propose(orbit.Respec{Capsule: capsule("ends"), Since: since("ends"), Spec: &regrouped, Stopping: true})
 	propose(orbit.Place{Capsule: capsule("after"), Node: node("d"), Devices: 1, After: true})
 	confirm("ends", orbit.Confirm{Stopped: true})
 	smaller := *fussy
