@@ -375,8 +375,8 @@ const maxRoles = 1 << 16
 type Remains struct {
 	// Capsule is the capsule that ran there. It may be pending, placed elsewhere, or released for good.
 	Capsule CapsuleID `json:"-"`
-	// Spec is the spec that the capsule had there, or the one of a later [Respec] with Stopping. [Capsule.Spec] may be another: of a capsule
-	// that has got another since, or was submitted again.
+	// Spec is the spec that the capsule had there; a [Respec] with Stopping replaces it. [Capsule.Spec] may be another, because
+	// the capsule has got another spec since, or was submitted again.
 	Spec *Spec `json:"-"`
 	// Node is the node that the capsule was taken off.
 	Node NodeID `json:"node"`

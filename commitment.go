@@ -233,8 +233,9 @@ type Respec struct {
 	// ([State.Overcommitted]). A capsule that has begun ([Capsule.Begun]) shrinks only with Applied.
 	Applied bool `json:"applied,omitempty"`
 	// Stopping says that the capsule was taken off its node, and still runs there with this spec ([Remains]); Since is
-	// then [Remains.Since]. Others may get into its way by its groups and rules of company, which are replaced. What it takes there, in
-	// resources, devices and extras, must stay. It is a fact, and no part of a plan. The capsule itself keeps its spec.
+	// then [Remains.Since]. Its groups and rules there are replaced: who comes from then on is judged by them. What it
+	// takes there, in resources, devices and extras, must stay. It is a fact, so a plan may not hold it. The capsule's own
+	// record keeps its spec.
 	Stopping bool `json:"stopping,omitempty"`
 }
 

@@ -57,7 +57,7 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 }
 
 // Respec gives a placed capsule of the view another envelope, as a commitment of the next proposal. It fills in Since if
-// that is 0. A plan can change nothing else of a spec, and cannot set Applied. For a growth that lacks room, the plan
+// that is 0. A plan can change nothing else of a spec, and cannot set Applied or Stopping. For a growth that lacks room, the plan
 // first evicts others from the node, with For naming the capsule ([Draft.Evict]); on a node that confirms, only capsules
 // that have not begun can make way, because a growth cannot wait until the others have stopped. Errors are those of Place.
 func (d *Draft) Respec(r Respec) error {
@@ -68,13 +68,16 @@ func (d *Draft) Respec(r Respec) error {
 	if c == nil || !c.Placed() || use.what != draftUntouched {
 		return d.refuse(r.Capsule, nil, "capsule %q is not placed in the view, or is %s by this plan already", r.Capsule, use.what)
 	}
+	if r.Applied || r.Stopping {
+		return d.refuse(r.Capsule, nil, "the plan says what capsule %q takes already, or that it stops, which is not for a plan", r.Capsule)
+	}
 	r.Since = cmp.Or(r.Since, c.PlacedAt)
 	r, err := d.view.state.sizes(r, d.view.Revision())
 	if err != nil {
 		return err
 	}
-	if r.Applied || !c.Spec.resizes(r.Spec) {
-		return d.refuse(r.Capsule, nil, "the plan changes more of capsule %q than its envelope, or says that this is applied already", r.Capsule)
+	if !c.Spec.resizes(r.Spec) {
+		return d.refuse(r.Capsule, nil, "the plan changes more of capsule %q than its envelope", r.Capsule)
 	}
 	n := d.nodes[d.view.state.Node(c.Node).index]
 	now, own := d.copies.New(*n), c.grown(r.Spec).growth(c)

@@ -39,3 +39,22 @@ func TestDraftGrowsByEviction(t *testing.T) {
 		require.True(t, snapshotOf(t, l).Capsule("low").Pending())
 	}
 }
+
+// A draft takes no Respec with Stopping, which is for agents: also if the capsule is placed elsewhere and its former instance stops.
+func TestDraftsRespecNothingThatStops(t *testing.T) {
+	l := &MemoryLedger{}
+	n, m := machine("n", 10), machine("m", 10)
+	n.Confirms, m.Confirms = true, true
+	spec := wants(5)
+	spec.Movable = true
+	commit(t, l, PutNode{n}, PutNode{m}, Submit{IDs: []CapsuleID{"db"}, Spec: spec}, Place{Capsule: "db", Node: "n"})
+	since := snapshotOf(t, l).Capsule("db").PlacedAt
+	commit(t, l, Confirm{Capsule: "db", Since: since, Begun: true})
+	commit(t, l, Evict{Capsule: "db", From: "n", Since: since}, Place{Capsule: "db", Node: "m"})
+	var view View
+	require.NoError(t, view.Refresh(t.Context(), l, nil, time.Now()))
+	var d Draft
+	d.Sync(&view)
+	require.ErrorContains(t, d.Respec(Respec{Capsule: "db", Since: since, Spec: spec, Stopping: true}), "which is not for a plan")
+	require.Empty(t, d.Propose().Do)
+}

@@ -8,8 +8,8 @@ const AnnotationLabel = "annotation/"
 // PhaseRunning is the phase that a claimed slot gets if its [Changes] name no other.
 const PhaseRunning = "Running"
 
-// Changes are what a successful claim changes in its slot. A source makes them in the same atomic step as the claim. So nobody
-// sees the slot claimed and not yet changed, and a claim that fails changes nothing.
+// Changes are what a successful claim changes in its slot. A source makes them in the same atomic step as the claim, so a slot
+// that is seen claimed has them. A claim that fails changes nothing.
 type Changes struct {
 	// Images are the container images that the slot gets, by the name of the container; see [ImageLabel].
 	Images map[string]string

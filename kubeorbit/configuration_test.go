@@ -82,8 +82,8 @@ queues:
 	})
 }
 
-// A pod with preemptionPolicy Never evicts nobody, even if its priority is higher: it waits. A gang with such a pod evicts nobody either, and
-// the same gang without the policy does evict.
+// For a pod with preemptionPolicy Never nothing is evicted, whatever its priority. The same holds for a gang with such a pod; without the
+// policy that gang evicts.
 func TestNeverPreempts(t *testing.T) {
 	gang := strings.Replace(gangPod, "spec: {", "spec: {priority: 10, ", 1)
 	for name, c := range map[string]struct {

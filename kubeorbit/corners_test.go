@@ -99,7 +99,7 @@ func TestApartFromWhatTerminates(t *testing.T) {
 				one := podFrom(t, small)
 				one.Labels = labels
 				c.add(one)
-				if labels == nil { // somebody names the selector before
+				if labels == nil { // the ledger counts the selector already
 					c.add(podFrom(t, "metadata: {name: first}\nspec: {nodeSelector: {no: such}, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: one}}}]}}}"))
 				}
 				c.run()

@@ -279,16 +279,17 @@ func (w *want) wait(state *orbit.State, c *orbit.Capsule, alive bool) []orbit.Co
 	return []orbit.Commitment{orbit.Respec{Capsule: w.id, Since: c.PlacedAt, Spec: w.spec, Applied: true}}
 }
 
-// stops returns what gives a pod that terminates its groups and rules of now: it may have got other labels since, or another pod may be
-// the first to name a selector that selects it. What it takes of the node stays what the kubelet has admitted.
+// stops returns what to commit so that a pod that terminates has the groups and rules that it should have now. It may have got other
+// labels since it was told to stop, or another pod may be the first to name a selector that selects it. What it takes of the
+// node does not change.
 func (w *want) stops(r *orbit.Remains) []orbit.Commitment {
-	if r.Surge || r.Spec == w.spec {
+	if r.Spec == w.spec {
 		return nil
 	}
 	spec := w.spec.Clone()
 	spec.Envelope, spec.Devices, spec.Extras = r.Spec.Envelope, r.Spec.Devices, r.Spec.Extras
 	if now, err := spec.Share(); err != nil || now == r.Spec {
-		return nil // it was valid with other groups before, so the pod says nothing valid now
+		return nil // it keeps what it had if what it says now is not valid
 	}
 	return []orbit.Commitment{orbit.Respec{Capsule: w.id, Since: r.Since, Spec: spec, Stopping: true}}
 }

@@ -111,8 +111,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 }
 
 // Population returns the engines of a Scheduler that has none of its own. They are those of nav.Default, which are patient:
-// nothing waits for ever beside smaller pods that keep coming. They evict pods of lower priority for what fits nowhere,
-// but for pods with preemptionPolicy Never.
+// nothing waits for ever beside smaller pods that keep coming. For what fits nowhere they evict pods of lower priority,
+// unless it has preemptionPolicy Never.
 func Population(ledger orbit.Ledger) *orbit.Population { return population(ledger) }
 
 // population is Population with further wraps.
