@@ -116,6 +116,9 @@ func TestOffences(t *testing.T) {
 		"says that its own has shrunk": {func(s *State) []Commitment {
 			return []Commitment{Respec{Capsule: "running", Since: s.Capsule("running").PlacedAt, Spec: wants(0), Applied: true}}
 		}, `says that another spec of capsule "running" is applied already`},
+		"says that its own stops": {func(s *State) []Commitment {
+			return []Commitment{Respec{Capsule: "running", Since: s.Capsule("running").PlacedAt, Spec: s.Capsule("running").Spec, Stopping: true}}
+		}, `says that another spec of capsule "running" is applied already or that it stops`},
 		"raises its own": {func(s *State) []Commitment {
 			spec := *s.Capsule("mine").Spec
 			spec.Priority++
