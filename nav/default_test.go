@@ -150,3 +150,13 @@ func TestWrapsOfNothingSaySo(t *testing.T) {
 		require.ErrorContains(t, round.Errors[0], "Navigator is nil; set it to")
 	}
 }
+
+// The reason of a gang that no navigator of gangs claims says what to change, and nothing of evictions.
+func TestGangsOfAnotherClassSayWhatToChange(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "w", Members: []orbit.CapsuleID{"w0"}, Spec: &orbit.Spec{Envelope: takes(1)}}}}})
+	round := (&orbit.Engine{Name: "e", Ledger: l, Navigator: nav.Evicting(&nav.Services{})}).Pass(t.Context())
+	require.Len(t, round.Unplaced, 1)
+	require.EqualError(t, round.Unplaced[0].Why, `capsule "w0" is a member of gang "g", and its spec has the class LatencySensitive: `+
+		`only specs of the class Gang are placed as gangs; submit the gang with Spec.Class orbit.GangClass`)
+}
