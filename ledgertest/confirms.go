@@ -271,6 +271,7 @@ func checkSurge(t *trial) {
 	t.commits(surge("a", "o")...)
 	runs("a", "n")
 	t.mistakes(t.move("a", "plain")...)
+	t.mistakes(orbit.Respec{Capsule: "a", Since: t.capsule("a").Surge().Since, Spec: surging, Stopping: true}) // it is not to stop yet
 	t.mistakes(surge("a", "m")...)
 	t.commits(t.begins("a"))
 	t.commits(orbit.Release{Capsule: "a", Stopped: true})

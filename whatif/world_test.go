@@ -153,6 +153,27 @@ func TestWorldDoesNotConfirm(t *testing.T) {
 	require.Equal(t, 1, step(t, w).OnlyShadow)
 }
 
+// A capsule that was evicted and still stops gets other groups there. In the World, where it does not stop, nothing changes for it.
+func TestWorldRespecsNothingThatStops(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	node := orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 4}, Confirms: true}
+	commit(t, l, orbit.PutNode{Node: node}, submit(0, 1, wants(4, 0)), orbit.Place{Capsule: "c000", Node: "n"})
+	since := snapshot(t, l).Capsule("c000").PlacedAt
+	commit(t, l, orbit.Confirm{Capsule: "c000", Since: since, Begun: true})
+	cordoned := node
+	cordoned.State = orbit.Cordoned
+	commit(t, l, orbit.PutNode{Node: cordoned})
+	w := worldOf(l, func() orbit.Navigator { return &packer{} })
+	step(t, w)
+	commit(t, l, orbit.Release{Capsule: "c000", From: "n"})
+	loud := wants(4, 0)
+	loud.Group = "loud"
+	commit(t, l, orbit.Respec{Capsule: "c000", Since: since, Spec: loud, Stopping: true})
+	require.Zero(t, step(t, w).Missed)
+	require.True(t, w.State().Capsule("c000").Pending())
+	require.Empty(t, w.State().Capsule("c000").Spec.Group)
+}
+
 // A history that does not reach back makes the World begin anew.
 func TestWorldBeginsAnew(t *testing.T) {
 	l := &orbit.MemoryLedger{Bounds: orbit.Limits{History: 4}}
