@@ -129,7 +129,7 @@ func ExampleState_Check() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// orbit: infeasible: commitment 0: node "node-a" is short: wants 5000 of cpu, 4000 free; nothing it rests on has changed since its view; correct the plan
+	// orbit: infeasible: commitment 0: node "node-a" is short: wants 5 cores, 4 free; nothing it rests on has changed since its view; correct the plan
 }
 
 // A capsule that fits nowhere comes back with the reasons counted.

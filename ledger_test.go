@@ -128,13 +128,13 @@ func TestReceiptOfConflict(t *testing.T) {
 	c.commits(Mark{Key: "m", Value: "v"})
 
 	r := c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{Mark{Key: "x"}, placeOn("b", "n")}})
-	require.Equal(t, &Rejection{Kind: ErrConflict, Do: 1, Reason: r.Reason, Node: "n", Dimension: "cpu",
+	require.Equal(t, &Rejection{Kind: ErrConflict, Do: 1, Reason: r.Reason, Node: "n", Dimension: "cpu", dimension: 1,
 		Want: 3, Free: 2, At: rev + 1, TakenAt: rev, TakenBy: idOf(7)}, r)
-	require.Equal(t, `orbit: conflict: commitment 1: node "n" is short: wants 3 of cpu, 2 free; changed at revision 2; plan again on a view at 3 or later`, r.Error())
+	require.Equal(t, `orbit: conflict: commitment 1: node "n" is short: wants 0.003 cores, 0.002 free; changed at revision 2; plan again on a view at 3 or later`, r.Error())
 
 	bet := NodeFreeOf{"n", Resources{CPU: 4}}
 	r = c.refuses(ErrConflict, Proposal{View: view, If: []Precondition{MarkAt{"m", rev + 1}, bet}, Do: []Commitment{Mark{Key: "x"}}})
-	require.Equal(t, &Rejection{Kind: ErrConflict, Bet: bet, Do: -1, Reason: r.Reason, Node: "n", Dimension: "cpu",
+	require.Equal(t, &Rejection{Kind: ErrConflict, Bet: bet, Do: -1, Reason: r.Reason, Node: "n", Dimension: "cpu", dimension: 1,
 		Want: 4, Free: 2, At: rev + 1, TakenAt: rev, TakenBy: idOf(7)}, r)
 	require.Contains(t, r.Error(), "bet orbit.NodeFreeOf")
 }
@@ -143,8 +143,21 @@ func TestReceiptOfConflict(t *testing.T) {
 func TestReceiptOfInfeasible(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(3), "a", "b"))
 	r := c.mistakes(placeOn("a", "n"), placeOn("b", "n"))
-	require.Equal(t, &Rejection{Kind: ErrInfeasible, Do: 1, Reason: r.Reason, Node: "n", Dimension: "cpu", Want: 6, Free: 5, At: 1, TakenAt: 1}, r)
-	require.ErrorContains(t, r, "wants 6 of cpu, 5 free; nothing it rests on has changed since its view; correct the plan")
+	require.Equal(t, &Rejection{Kind: ErrInfeasible, Do: 1, Reason: r.Reason, Node: "n", Dimension: "cpu", dimension: 1, Want: 6, Free: 5, At: 1, TakenAt: 1}, r)
+	require.ErrorContains(t, r, "wants 0.006 cores, 0.005 free; nothing it rests on has changed since its view; correct the plan")
+}
+
+// TestReceiptOfBytes: amounts are in the units that people read, and rounded so that the difference is seen.
+func TestReceiptOfBytes(t *testing.T) {
+	node := PutNode{Node: Node{ID: "n", Capacity: Resources{Memory: 64 << 30}}}
+	for bytes, text := range map[int64]string{
+		80 << 30:   "wants 80 GiB of memory, 64 GiB free",
+		64<<30 + 1: "wants 64.01 GiB of memory, 64 GiB free",
+	} {
+		c := newCourt(t, node, submitOf(&Spec{Envelope: Envelope{Reservation: Resources{Memory: bytes}}}, "a"))
+		require.ErrorContains(t, c.mistakes(placeOn("a", "n")), text)
+	}
+	require.Contains(t, (&Rejection{Kind: ErrConflict, Dimension: "disk", dimension: Disk + 1, Want: 1 << 20, Free: 1<<20 - 1}).Error(), "wants 1 MiB of disk, 1023.99 KiB free")
 }
 
 // TestReceiptOfTakenIDs: planning again makes no id free, so the text says what does help, whatever the kind.

@@ -206,6 +206,8 @@ type Rejection struct {
 	// Until the reason is complete: the level of the rule Even that refuses an arrival, and the domain with the fewest
 	// members; empty: there is none.
 	level, fewest string
+	// The dimension of [Resources] that Dimension names, plus 1; 0: Dimension names something else.
+	dimension uint8
 }
 
 // Error says what failed, by how much, and what to do.
@@ -220,7 +222,7 @@ func (r *Rejection) Error() string {
 	}
 	b.WriteString(r.Reason)
 	if r.Dimension != "" {
-		fmt.Fprintf(&b, ": wants %d of %s, %d free", r.Want, r.Dimension, r.Free)
+		b.WriteString(": " + r.shortage())
 	}
 	switch {
 	case errors.Is(r.Kind, ErrConflict):
@@ -231,6 +233,18 @@ func (r *Rejection) Error() string {
 		b.WriteString(cmp.Or(r.advice, "correct the plan"))
 	}
 	return b.String()
+}
+
+// shortage says how much is wanted, and how much is free, in units that people read where there are any. What is wanted is
+// rounded up and what is free down, so that the texts differ wherever the amounts do.
+func (r *Rejection) shortage() string {
+	switch int(r.dimension) - 1 {
+	case CPU:
+		return fmt.Sprintf("wants %s, %s free", plural(cores(r.Want), "core"), cores(r.Free))
+	case Memory, Disk:
+		return fmt.Sprintf("wants %s of %s, %s free", binaryBytes(r.Want, true), r.Dimension, binaryBytes(r.Free, false))
+	}
+	return fmt.Sprintf("wants %d of %s, %d free", r.Want, r.Dimension, r.Free)
 }
 
 // Unwrap returns the kind, so that errors.Is finds it.

@@ -174,7 +174,7 @@ func (r resource) String() string { return cmp.Or(r.name, defaultDimensions[r.d]
 // quantity returns an amount of the resource in words: "72 cores", "3.5 devices A100".
 func (r resource) quantity(amount int64, names *dimensionNames) string {
 	if r.name == "" {
-		return names.quantity(r.d, amount)
+		return names.quantity(r.d, amount, true)
 	}
 	if model, is := strings.CutPrefix(r.name, devicePrefix); is {
 		return fmt.Sprintf("%v of device %s", float64(amount)/deviceMilli, model)

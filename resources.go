@@ -130,13 +130,14 @@ func (n *dimensionNames) format(r Resources) string {
 	return b.String()
 }
 
-// quantity returns an amount of a dimension in words: "72 cores", "1.5 GiB of memory", "3 of slots".
-func (n *dimensionNames) quantity(d int, amount int64) string {
+// quantity returns an amount of a dimension in words: "72 cores", "1.5 GiB of memory", "3 of slots". Bytes are rounded up
+// or down to two decimals: up if that much is needed, down if that much is there.
+func (n *dimensionNames) quantity(d int, amount int64, up bool) string {
 	switch d {
 	case CPU:
-		return plural(strconv.FormatFloat(float64(amount)/1000, 'f', -1, 64), "core")
+		return plural(cores(amount), "core")
 	case Memory, Disk:
-		return binaryBytes(amount) + " of " + n.name(d)
+		return binaryBytes(amount, up) + " of " + n.name(d)
 	}
 	return fmt.Sprintf("%d of %s", amount, n.name(d))
 }
@@ -307,15 +308,23 @@ func plural(number, noun string) string {
 	return number + " " + noun + "s"
 }
 
-// binaryBytes returns a number of bytes in the largest unit of which it is at least one, with at most two decimals.
-func binaryBytes(amount int64) string {
+// cores returns a number of milli-cores as cores.
+func cores(milli int64) string { return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) }
+
+// binaryBytes returns a number of bytes in the largest unit of which it is at least one, with at most two decimals,
+// rounded up or down.
+func binaryBytes(amount int64, up bool) string {
 	if amount < 1024 {
 		return plural(strconv.FormatInt(amount, 10), "byte")
 	}
-	size, unit := float64(amount), -1
-	for ; size >= 1024; unit++ {
-		size /= 1024
+	unit, prefix := uint64(1024), 0
+	for ; uint64(amount)>>10 >= unit; prefix++ {
+		unit <<= 10
 	}
-	text := strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(size, 'f', 2, 64), "0"), ".")
-	return text + " " + string("KMGTPE"[unit]) + "iB"
+	high, low := bits.Mul64(uint64(amount), 100)
+	hundredths, rest := bits.Div64(high, low, unit)
+	if up && rest > 0 {
+		hundredths++
+	}
+	return strconv.FormatFloat(float64(hundredths)/100, 'f', -1, 64) + " " + string("KMGTPE"[prefix]) + "iB"
 }

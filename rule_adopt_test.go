@@ -77,7 +77,7 @@ func TestGrowthBesideWhatStops(t *testing.T) {
 	commit(t, l, Release{Capsule: "r", Final: true})
 	grow := Respec{Capsule: "g", Since: s.Capsule("g").PlacedAt, Spec: wants(4)}
 	err := snapshotOf(t, l).Check(Proposal{Do: []Commitment{grow}})
-	require.ErrorContains(t, err, `capsule "g" cannot grow on node "n" while capsule "r", which has left it, has not stopped: wants 2 of cpu, 0 free`)
+	require.ErrorContains(t, err, `capsule "g" cannot grow on node "n" while capsule "r", which has left it, has not stopped: wants 0.002 cores, 0 free`)
 	commit(t, l, Confirm{Capsule: "r", Since: s.Capsule("r").PlacedAt, Stopped: true})
 	commit(t, l, grow)
 	err = snapshotOf(t, l).Check(Proposal{Do: []Commitment{Respec{Capsule: "g", Since: s.Capsule("g").PlacedAt, Spec: wants(1)}}})

@@ -183,7 +183,7 @@ func TestAGrowthEvicts(t *testing.T) {
 	since := func(id CapsuleID) Revision { return c.now().Capsule(id).PlacedAt }
 	grow := Respec{Capsule: "high", Since: since("high"), Spec: &larger}
 	out := func(id CapsuleID) Evict { return Evict{Capsule: id, From: "n", Since: since(id), For: "high"} }
-	require.ErrorContains(t, c.now().Check(Proposal{Do: []Commitment{grow}}), "wants 2 of cpu, 0 free")
+	require.ErrorContains(t, c.now().Check(Proposal{Do: []Commitment{grow}}), "wants 0.002 cores, 0 free")
 	require.NoError(t, c.now().Check(Proposal{Do: []Commitment{grow, out("low")}}))
 	factual := grow
 	factual.Applied = true

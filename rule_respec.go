@@ -208,7 +208,7 @@ func (t *tx) judgeGrowth() error {
 		}
 		t.at = -1
 		free := max(0, n.now.Node.Capacity[d]-n.now.used[d]+room[d])
-		at := Rejection{Capsule: e.now.ID, Node: e.now.Node, Dimension: t.s.names.name(d), Want: room[d], Free: max(0, free-r.Spec.Envelope.Reservation[d]), advice: "wait until that has stopped"}
+		at := Rejection{Capsule: e.now.ID, Node: e.now.Node, Dimension: t.s.names.name(d), dimension: uint8(d + 1), Want: room[d], Free: max(0, free-r.Spec.Envelope.Reservation[d]), advice: "wait until that has stopped"}
 		return t.refuse(at, max(n.newest(), e.newest()),
 			"capsule %q cannot grow on node %q while capsule %q, which has left it, has not stopped", e.now.ID, e.now.Node, r.Capsule)
 	}

@@ -157,7 +157,9 @@ func (l *runLoad) exceeds(n *Node, c *Capsule, names *dimensionNames) *Rejection
 	}
 	for d, want := range c.Spec.Envelope.Reservation {
 		if want > 0 && l.room[d] > n.Capacity[d] {
-			return short(names.name(d), want, l.room[d], n.Capacity[d])
+			r := short(names.name(d), want, l.room[d], n.Capacity[d])
+			r.dimension = uint8(d + 1)
+			return r
 		}
 	}
 	for i, used := range l.devices {

@@ -251,6 +251,10 @@ func (s *State) Limits() Limits { return s.made().limits }
 // DimensionName returns what the ledger's importer calls the dimension.
 func (s *State) DimensionName(d int) string { return s.names.name(d) }
 
+// Quantity returns an amount of the dimension in words, in units that people read: "72 cores", "1.5 GiB of memory",
+// "3 of slots". Bytes are rounded up to two decimals, so that as much as the text says is enough.
+func (s *State) Quantity(d int, amount int64) string { return s.names.quantity(d, amount, true) }
+
 // Node returns the node with this id, nil if it is not a member.
 func (s *State) Node(id NodeID) *NodeState {
 	probe := s.nodes.Probe(hashOf(string(id)))

@@ -65,7 +65,7 @@ func (s *State) sizesAsked(spec *Spec) (asks []sizeAsked) {
 	for d, want := range spec.Envelope.Reservation {
 		if want > 0 {
 			asks = append(asks, sizeAsked{want: want, has: func(n *Node) int64 { return n.Capacity[d] },
-				text: func(amount int64) string { return s.names.quantity(d, amount) }})
+				text: func(amount int64) string { return s.names.quantity(d, amount, false) }})
 		}
 	}
 	if count := spec.Devices.Count; count > 0 {

@@ -68,10 +68,13 @@ func TestTooLargeReadsWell(t *testing.T) {
 	}{
 		"72 cores": {CPU, 72000}, "1 core": {CPU, 1000}, "0.25 cores": {CPU, 250}, "0 cores": {CPU, 0},
 		"64 GiB of memory": {Memory, 64 << 30}, "1.5 MiB of memory": {Memory, 3 << 19}, "0 bytes of memory": {Memory, 0}, "1 byte of disk": {Disk, 1},
-		"1023 bytes of disk": {Disk, 1023}, "1 KiB of disk": {Disk, 1024}, "8 EiB of memory": {Memory, math.MaxInt64}, "3 of slots": {Slots, 3},
+		"1023 bytes of disk": {Disk, 1023}, "1 KiB of disk": {Disk, 1024}, "7.99 EiB of memory": {Memory, math.MaxInt64}, "3 of slots": {Slots, 3},
 	} {
-		require.Equal(t, want, names.quantity(of.d, of.amount))
+		require.Equal(t, want, names.quantity(of.d, of.amount, false))
 	}
+	require.Equal(t, "8 EiB of memory", names.quantity(Memory, math.MaxInt64, true))
+	require.Equal(t, "1.51 GiB of disk", names.quantity(Disk, 3<<29+1, true), "half a GiB and a byte less are not enough")
+	require.Equal(t, "1.5 GiB of disk", names.quantity(Disk, 3<<29+1, false))
 	l := &MemoryLedger{}
 	_, err := l.Propose(t.Context(), Proposal{Do: []Commitment{
 		PutNode{Node: Node{ID: "a", Capacity: Resources{CPU: 72000, Memory: 1 << 30}}},

@@ -393,7 +393,7 @@ func (n *txNode) newestSpec() Revision {
 func (t *tx) short(r *Rejection, want *Resources, free Resources) {
 	for d := range want {
 		if want[d] > 0 && want[d] > free[d] {
-			r.Dimension, r.Want, r.Free = t.s.names.name(d), want[d], free[d]
+			r.Dimension, r.dimension, r.Want, r.Free = t.s.names.name(d), uint8(d+1), want[d], free[d]
 			return
 		}
 	}

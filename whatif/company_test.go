@@ -71,10 +71,10 @@ func TestFixesUnderRules(t *testing.T) {
 		{"what runs keeps members away", plain, []orbit.Commitment{at("a1", "a", 4), orbit.Submit{IDs: []orbit.CapsuleID{"k"}, Spec: keeper}, orbit.Place{Capsule: "k", Node: "a1"}}, nil,
 			"evict \"k\", which has a lower priority: then node a1 takes it; add a node in a new zone: one like a1"},
 		{"the zone with the fewest has no room", even(orbit.Even{Level: "zone"}), []orbit.Commitment{at("a1", "a", 9), at("b1", "b", 1)}, [][]orbit.Commitment{member("a", "a1", 1)},
-			"move \"a\" to node b1: then node a1 takes it; ask for 1 less of cpu: then node b1 takes it; add a node in zone b: one like a1"},
+			"move \"a\" to node b1: then node a1 takes it; ask for 0.001 cores less: then node b1 takes it; add a node in zone b: one like a1"},
 		{"the zone with the fewest has no room, but a kind of node", even(orbit.Even{Level: "zone"}), []orbit.Commitment{at("a1", "a", 3), at("b1", "b", 4)},
 			[][]orbit.Commitment{member("a", "a1", 1), {orbit.Submit{IDs: []orbit.CapsuleID{"filler"}, Spec: wants(3, 9)}, orbit.Place{Capsule: "filler", Node: "b1"}}},
-			"move \"a\" to node b1: then node a1 takes it; ask for 1 less of cpu: then node b1 takes it; add a node like b1"},
+			"move \"a\" to node b1: then node a1 takes it; ask for 0.001 cores less: then node b1 takes it; add a node like b1"},
 		{"too few zones, and each has its share", even(orbit.Even{Level: "zone", MinDomains: 3}), []orbit.Commitment{at("a1", "a", 9), at("b1", "b", 4)}, [][]orbit.Commitment{member("a", "a1", 1), member("b", "b1", 1)},
 			"add a node in a new zone: one like b1"},
 		{"a declared zone has no node", even(orbit.Even{Level: "zone", MinDomains: 3, Domains: []string{"a", "b", "c"}}), []orbit.Commitment{at("a1", "a", 9), at("b1", "b", 4)},
@@ -88,11 +88,11 @@ func TestFixesUnderRules(t *testing.T) {
 			"add a node in a new rack and in zone b: one like a1"},
 		{"who makes way is in a zone that is open", even(orbit.Even{Level: "zone"}), []orbit.Commitment{at("a1", "a", 9), at("b1", "b", 2), orbit.Submit{IDs: []orbit.CapsuleID{"low"}, Spec: wants(1, 0)},
 			orbit.Place{Capsule: "low", Node: "b1"}}, [][]orbit.Commitment{member("a", "a1", 1)},
-			`evict "low", which has a lower priority: then node b1 takes it; move "a" to node b1: then node a1 takes it; ask for 1 less of cpu: then node b1 takes it; add a node like b1`},
+			`evict "low", which has a lower priority: then node b1 takes it; move "a" to node b1: then node a1 takes it; ask for 0.001 cores less: then node b1 takes it; add a node like b1`},
 		{"the hold that ends first is in a closed zone", even(orbit.Even{Level: "zone"}), []orbit.Commitment{at("a1", "a", 3), at("b1", "b", 2), held("first", "a1", 2, 1), held("then", "b1", 1, 2)}, [][]orbit.Commitment{member("a", "a1", 1)},
-			`wait for hold "then" until 1970-01-01T00:00:02Z: then node b1 takes it; ask for 1 less of cpu: then node b1 takes it; add a node like b1`},
+			`wait for hold "then" until 1970-01-01T00:00:02Z: then node b1 takes it; ask for 0.001 cores less: then node b1 takes it; add a node like b1`},
 		{"a smaller change would help but for the rule", ssd, []orbit.Commitment{at("a1", "a", 9), at("b1", "b", 1), disk(at("b2", "b", 0))}, [][]orbit.Commitment{member("a", "a1", 1)},
-			"ask for no cpu: then node b2 takes it; ask for 1 less of cpu and drop the requirement disk in (ssd): then node b1 takes it"},
+			"ask for no cpu: then node b2 takes it; ask for 0.001 cores less and drop the requirement disk in (ssd): then node b1 takes it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &orbit.MemoryLedger{}

@@ -70,7 +70,7 @@ func ExampleExplain() {
 	//        2: lacks cpu, as node-a
 	// it would fit if you
 	//   * evict "web-b", which has a lower priority: then node node-b takes it
-	//   * ask for 1000 less of cpu: then node node-a takes it
+	//   * ask for 1 core less: then node node-a takes it
 	//   * add a node like node-a
 }
 

@@ -420,9 +420,9 @@ func TestChangesComeSmallestFirst(t *testing.T) {
 		nodes [][2]int64 // their cpu and memory
 		want  []string
 	}{
-		{[][2]int64{{0, 10}, {5, 0}, {9, 10}}, []string{"ask for 1 less of cpu: then node n2 takes it"}},
-		{[][2]int64{{1, 10}, {1, 10}, {1, 10}, {10, 9}}, []string{"ask for 1 less of memory: then node n3 takes it", "ask for 9 less of cpu: then node n0 takes it"}},
-		{[][2]int64{{0, 10}, {5, 0}}, []string{"ask for no cpu: then node n0 takes it", "ask for 5 less of cpu and ask for no memory: then node n1 takes it"}},
+		{[][2]int64{{0, 10}, {5, 0}, {9, 10}}, []string{"ask for 0.001 cores less: then node n2 takes it"}},
+		{[][2]int64{{1, 10}, {1, 10}, {1, 10}, {10, 9}}, []string{"ask for 1 byte of memory less: then node n3 takes it", "ask for 0.009 cores less: then node n0 takes it"}},
+		{[][2]int64{{0, 10}, {5, 0}}, []string{"ask for no cpu: then node n0 takes it", "ask for 0.005 cores less and ask for no memory: then node n1 takes it"}},
 	} {
 		l := &orbit.MemoryLedger{}
 		for i, has := range c.nodes {

@@ -59,7 +59,7 @@ type Fix struct {
 	before  []orbit.Commitment
 	evicts  []orbit.Evict
 	moves   []orbit.Commitment
-	names   func(d int) string
+	state   *orbit.State // for the words of amounts
 }
 
 // Move is a capsule that must leave its node for another one.
@@ -96,13 +96,14 @@ func (f *Fix) Proposal(id orbit.CapsuleID) orbit.Proposal {
 func (f *Fix) String() string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	state := cmp.Or(f.state, &orbit.State{})
 	for d, less := range f.Less {
 		if less > 0 {
-			parts = append(parts, lessText(less, f.Spec.Envelope.Reservation[d], f.names(d)))
+			parts = append(parts, lessText(state.Quantity(d, less), f.Spec.Envelope.Reservation[d], state.DimensionName(d)))
 		}
 	}
 	for _, x := range f.LessExtras {
-		parts = append(parts, lessText(x.Amount, amountOf(f.Spec.Extras, x.Name), strconv.Quote(x.Name)))
+		parts = append(parts, lessText(fmt.Sprintf("%d of %q", x.Amount, x.Name), amountOf(f.Spec.Extras, x.Name), strconv.Quote(x.Name)))
 	}
 	switch {
 	case f.FewerDevices > 0 && f.Spec.Devices.Count == 0:
@@ -150,12 +151,12 @@ func (f *Fix) String() string {
 	return strings.Join(parts, " and ") + ": then node " + string(f.Node) + " takes it"
 }
 
-// lessText says that a request must be smaller by an amount, of which so much is left.
-func lessText(less, left int64, of string) string {
+// lessText says that a request for what is called so must be smaller by an amount, of which so much is left.
+func lessText(amount string, left int64, called string) string {
 	if left == 0 {
-		return "ask for no " + of
+		return "ask for no " + called
 	}
-	return fmt.Sprintf("ask for %d less of %s", less, of)
+	return "ask for " + amount + " less"
 }
 
 // addText is the text of a fix that adds a node.

@@ -142,7 +142,7 @@ func (a *asker) probe() orbit.CapsuleID {
 
 // verify reports whether the fix's proposal commits on the state. It first fills in the fields that all fixes have.
 func (a *asker) verify(f *Fix) bool {
-	f.names = a.state.DimensionName
+	f.state = a.state
 	f.Spec = cmp.Or(f.Spec, a.spec)
 	_, err := a.state.With(f.Proposal(a.probe()))
 	return err == nil

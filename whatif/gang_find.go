@@ -146,7 +146,7 @@ func (a *gangAsker) around(p *gangPlace, f *GangFix, try func(q *gangPlace) []or
 // commits returns the state after the fix's proposal; nil: the proposal does not commit. It first fills in the fields
 // that all fixes have.
 func (a *gangAsker) commits(f *GangFix, p *gangPlace) *orbit.State {
-	f.names, f.Level, f.Domain, f.New, f.Gang = a.state.DimensionName, p.level, p.domain, p.fresh, cmp.Or(f.Gang, a.gang.Gang)
+	f.state, f.Level, f.Domain, f.New, f.Gang = a.state, p.level, p.domain, p.fresh, cmp.Or(f.Gang, a.gang.Gang)
 	next, err := a.state.With(f.Proposal())
 	if err != nil {
 		return nil

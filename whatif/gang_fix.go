@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -57,7 +58,7 @@ type GangFix struct {
 	evicts []orbit.Commitment
 	places []orbit.Commitment
 	at     *gangPlace
-	names  func(d int) string
+	state  *orbit.State // for the words of amounts
 }
 
 // Proposal returns a proposal that carries out the fix and places the members. If the gang's request changes, the
@@ -92,7 +93,7 @@ func (f *GangFix) String() string {
 	case len(f.Add) > 1:
 		text = fmt.Sprintf("add %d nodes like %s", len(f.Add), f.Like)
 	case f.LessExtra.Amount > 0:
-		text = lessText(f.LessExtra.Amount, amountOf(f.cut().Extras, f.LessExtra.Name), strconv.Quote(f.LessExtra.Name)) + " in " + role
+		text = lessText(fmt.Sprintf("%d of %q", f.LessExtra.Amount, f.LessExtra.Name), amountOf(f.cut().Extras, f.LessExtra.Name), strconv.Quote(f.LessExtra.Name)) + " in " + role
 	case f.FewerDevices > 0 && f.cut().Devices.Count == 0:
 		text = "ask for no devices in " + role
 	case f.FewerDevices > 0:
@@ -104,9 +105,10 @@ func (f *GangFix) String() string {
 	case f.FewerMembers > 0:
 		text = fmt.Sprintf("begin with %d fewer members of %s", f.FewerMembers, role)
 	}
+	state := cmp.Or(f.state, &orbit.State{})
 	for d, less := range f.Less {
 		if less > 0 {
-			text = lessText(less, f.cut().Envelope.Reservation[d], f.names(d)) + " in " + role
+			text = lessText(state.Quantity(d, less), f.cut().Envelope.Reservation[d], state.DimensionName(d)) + " in " + role
 		}
 	}
 	switch {

@@ -102,7 +102,7 @@ one member of role "worker": 3 of 6 nodes fit
 it would fit if you
   * uncordon node r0-n2: then it fits in rack r0
   * evict 2 capsules of lower priority, "x" among them: then it fits in rack r1
-  * ask for 1 less of cpu in role "worker": then it fits in rack r0
+  * ask for 0.001 cores less in role "worker": then it fits in rack r0
   * begin with 1 fewer members of role "worker": then it fits in rack r0
   * add a node like r0-n0: then it fits in rack r0`, gangFixes(t, snapshot(t, l)).String())
 }

@@ -325,5 +325,5 @@ func TestExplainNamesWhatToWaitFor(t *testing.T) {
 	commit(t, l, orbit.Hold{ID: "h", Node: "r0-n0", Room: orbit.Resources{orbit.CPU: 2}, Ends: ends})
 	e, err := whatif.Explain(t.Context(), snapshot(t, l), wants(3, 0))
 	require.NoError(t, err)
-	require.Equal(t, "0 of 1 nodes fit\n       1: lacks cpu, as r0-n0\nit would fit if you\n  * wait for hold \"h\" until 2030-01-02T03:04:05Z: then node r0-n0 takes it\n  * ask for 1 less of cpu: then node r0-n0 takes it\n  * add a node like r0-n0", e.String())
+	require.Equal(t, "0 of 1 nodes fit\n       1: lacks cpu, as r0-n0\nit would fit if you\n  * wait for hold \"h\" until 2030-01-02T03:04:05Z: then node r0-n0 takes it\n  * ask for 0.001 cores less: then node r0-n0 takes it\n  * add a node like r0-n0", e.String())
 }

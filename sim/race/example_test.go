@@ -35,7 +35,7 @@ func ExampleConfig() {
 	fmt.Printf("slow: %d decisions for a job, %v of %v busy\n", slow.Decisions, slow.Busy, slow.Elapsed)
 	// Output:
 	// 1s  quick    proposes: j2-1 on n1: committed at 4
-	// 2s  slow     proposes: j1-1 on n1: orbit: conflict: bet orbit.NodeFreeOf: node "n1" is short: wants 3000 of cpu, 1000 free; changed at revision 4; plan again on a view at 4 or later
+	// 2s  slow     proposes: j1-1 on n1: orbit: conflict: bet orbit.NodeFreeOf: node "n1" is short: wants 3 cores, 1 free; changed at revision 4; plan again on a view at 4 or later
 	// 1m3s  slow     proposes: j1-1 on n1: committed at 6
 	// slow: 3 decisions for a job, 6s of 1m3s busy
 }
