@@ -50,7 +50,8 @@ type LogOptions struct {
 	Timeout  time.Duration
 	// Existing refuses to make a log, with [ErrNoLog]. A user who may only read can open a log with it.
 	Existing bool
-	// OnError, if set, is called when the watch has ended, and when a post cannot be read. Calls may overlap. It must not block.
+	// OnError, if set, is called when the watch is lost, with [logledger.ErrBack] when there is one again, and when a post cannot be
+	// read. Calls may overlap. It must not block.
 	OnError func(error)
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orbitsched/orbit/internal/rate"
 )
 
 // watcher is what a log needs to be told of changes.
@@ -15,6 +17,8 @@ type watcher struct {
 	// stop ends the goroutine of the watch, done waits for it.
 	stop context.CancelFunc
 	done sync.WaitGroup
+	// outage is what OnError has been told of a lost watch. Only that goroutine uses it.
+	outage rate.Outage
 }
 
 const (
@@ -36,7 +40,7 @@ func (h *Log) start() {
 	h.done.Go(func() {
 		for ctx.Err() == nil {
 			if err := h.watch(ctx); ctx.Err() == nil {
-				h.options.OnError(fmt.Errorf("etcdledger: watch: %w", err))
+				h.outage.Lost(fmt.Errorf("etcdledger: the watch is lost, and begun again every %v: %w", pause, err), h.options.OnError)
 			}
 			select {
 			case <-time.After(pause):
@@ -61,6 +65,9 @@ func (h *Log) watch(ctx context.Context) error {
 		case r, ok := <-events:
 			if err := r.Err(); !ok || err != nil {
 				return errors.Join(errEnded, err)
+			}
+			if r.Created {
+				h.outage.Back(h.options.OnError)
 			}
 			if r.Created || h.foreign(r.Events) { // nobody tells of what came before the watch
 				h.signal()

@@ -39,9 +39,10 @@ type round struct {
 	Failed     int            `json:"failed,omitempty"`
 	Unplaced   int            `json:"unplaced,omitempty"`
 	Parked     int            `json:"parked,omitempty"`
-	// Placed and Evicted count what the committed proposals of the pass placed and evicted.
+	// Placed counts the placements of the committed proposals; Evicted and Moved are those of the round.
 	Placed  int `json:"placed,omitempty"`
 	Evicted int `json:"evicted,omitempty"`
+	Moved   int `json:"moved,omitempty"`
 	// Viewing, Planning and Proposing are the times that the stages of the pass took, in microseconds.
 	Viewing   int64     `json:"viewing"`
 	Planning  int64     `json:"planning"`
@@ -93,6 +94,7 @@ type engine struct {
 	Errors     int    `json:"errors"`
 	Placed     int    `json:"placed"`
 	Evicted    int    `json:"evicted"`
+	Moved      int    `json:"moved"`
 	Last       round  `json:"last"`
 	// Silent says that the engine makes no passes, not even idle ones; Passed is when its last pass ended, in milliseconds
 	// since 1970, or 0 if it has made none.
@@ -151,7 +153,7 @@ func (h *Handler) Round(r orbit.Round) {
 	h.init()
 	out := round{
 		Engine: clip(r.Engine), At: time.Now().UnixMilli(), View: r.View, Pending: r.Pending, Proposed: r.Proposed, Committed: r.Committed, Conflicts: r.Conflicts,
-		Infeasible: r.Infeasible, Invalid: r.Invalid, Unknown: r.Unknown, Failed: r.Failed, Unplaced: len(r.Unplaced), Parked: r.Parked,
+		Infeasible: r.Infeasible, Invalid: r.Invalid, Unknown: r.Unknown, Failed: r.Failed, Unplaced: len(r.Unplaced), Parked: r.Parked, Evicted: r.Evicted, Moved: r.Moved,
 		Viewing: r.Viewing.Microseconds(), Planning: r.Planning.Microseconds(), Proposing: r.Proposing.Microseconds(),
 	}
 	for _, err := range r.Errors[:min(len(r.Errors), 3)] {
@@ -192,6 +194,7 @@ func (l *roundLog) total(r *orbit.Round, out *round) {
 	e.Errors += len(r.Errors)
 	e.Placed += out.Placed
 	e.Evicted += out.Evicted
+	e.Moved += out.Moved
 	e.Last = *out
 	e.Last.Receipts = nil
 }
@@ -222,14 +225,13 @@ func (l *roundLog) settle(r *orbit.Round, out *round) {
 	out.More = len(r.Settled) - len(out.Receipts)
 }
 
-// count adds what a committed proposal places and evicts to the round, and reports whether the proposal evicts.
+// count adds what a committed proposal places to the round, and reports whether the proposal evicts or moves others.
 func (r *round) count(p *orbit.Proposal) (evicts bool) {
 	for _, do := range p.Do {
 		switch do.(type) {
 		case orbit.Place:
 			r.Placed++
 		case orbit.Evict:
-			r.Evicted++
 			evicts = true
 		}
 	}

@@ -141,7 +141,7 @@ type warmPlan struct {
 func (p *warmPlan) add(c *orbit.Capsule) {
 	if c.Gang() != "" {
 		p.plan.Unplaced = append(p.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
-			"capsule %q is a member of gang %q, which is placed whole: by a navigator of gangs, for specs of the class Gang", c.ID, c.Gang())})
+			"capsule %q is a member of gang %q, and its spec has the class %v: only specs of the class Gang are placed as gangs; submit the gang with Spec.Class orbit.GangClass", c.ID, c.Gang(), c.Spec.Class)})
 		return
 	}
 	_, rules := p.loads.draft.RuleLevels(c.Spec)

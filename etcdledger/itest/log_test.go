@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -195,4 +196,22 @@ func TestCheckpointOvertaken(t *testing.T) {
 	got, err := client.Get(t.Context(), "orbit/blob/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	require.NoError(t, err)
 	require.Equal(t, int64(1), got.Count)
+}
+
+// An outage of etcd is told once, and its end.
+func TestOutageIsToldOnce(t *testing.T) {
+	t.Parallel()
+	c := start(t, cluster.Options{Members: 1})
+	told := make(chan error, 100)
+	log := openLog(t, connect(t, c), etcdledger.LogOptions{Prefix: "told", OnError: func(err error) { told <- err }})
+	for range 2 {
+		<-log.Changed() // the watch has begun
+		require.NoError(t, c.Kill(0))
+		lost := <-told
+		require.NotErrorIs(t, lost, logledger.ErrBack)
+		require.ErrorContains(t, lost, "begun again every")
+		require.NoError(t, c.Restart(within(t, time.Minute), 0))
+		require.ErrorIs(t, <-told, logledger.ErrBack)
+	}
+	require.Empty(t, told)
 }

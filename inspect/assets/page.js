@@ -369,7 +369,7 @@ function silence(e) {
 function showEngines(list) {
   const chosen = byId("engine");
   keep(chosen, [{ name: "" }, ...list], (e) => "e" + e.name, (e) => make("option", { value: e.name }, e.name || "all engines"), () => {});
-  byId("engine-rows").tBodies[0].replaceChildren(...list.map((e) => make("tr", { "data-engine": e.name }, make("td", {}, e.name, silence(e)), ...[e.passes, e.placed, e.committed, e.conflicts, e.evicted].map((n) => make("td", {}, count(n))), make("td", {}, `${(e.last.planning / 1000).toFixed(1)} ms`))));
+  byId("engine-rows").tBodies[0].replaceChildren(...list.map((e) => make("tr", { "data-engine": e.name }, make("td", {}, e.name, silence(e)), ...[e.passes, e.placed, e.committed, e.conflicts, e.evicted, e.moved].map((n) => make("td", {}, count(n))), make("td", {}, `${(e.last.planning / 1000).toFixed(1)} ms`))));
 }
 
 // --- queues ---
