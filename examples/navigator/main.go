@@ -134,7 +134,7 @@ func run(title string, change func(*orbit.Population)) (licences int) {
 	}
 	err := population.Run(ctx)
 	cancel()
-	if !errors.Is(err, context.Canceled) {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		log.Fatal(err)
 	}
 	state, err := ledger.Snapshot(context.Background())
