@@ -230,6 +230,21 @@ func draftFounded(s *scribe) []Commitment {
 	return []Commitment{Submit{Gang: s.gang(), Owner: pickOne(s, modelOwners)}}
 }
 
+// draftTooFew submits a gang of small members, and places one less than the gang's own minimum.
+func draftTooFew(s *scribe) (out []Commitment) {
+	g := s.gang()
+	g.Min = 0
+	out = append(out, Submit{Gang: g, Owner: pickOne(s, modelOwners)})
+	for i := range g.Roles {
+		role := &g.Roles[i]
+		role.Spec, role.Min, g.Min = cpuSpec(1), len(role.Members)-1, g.Min+len(role.Members)
+		for _, id := range role.Members[:role.Min] {
+			out = append(out, s.put(id, role.Spec))
+		}
+	}
+	return out
+}
+
 // TestGrowingGangsAgainstModel is TestLedgerAgainstModel with two gangs whose members are replaced, and that grow, above
 // all.
 func TestGrowingGangsAgainstModel(t *testing.T) {
@@ -241,7 +256,7 @@ func TestGrowingGangsAgainstModel(t *testing.T) {
 			d.settleGangs(t)
 			d.drafts = []draft{
 				draftJoin, draftJoin, draftJoin, draftJoin, draftJoin, draftLose, draftLose, draftGang, draftGang, draftGang, draftPlace,
-				draftFounded, draftFounded, draftReplace, draftRebuild, draftEvict, draftNominate, draftConfirm, draftMove, draftChange, draftRelease, draftSubmit,
+				draftFounded, draftFounded, draftTooFew, draftTooFew, draftReplace, draftRebuild, draftEvict, draftNominate, draftConfirm, draftMove, draftChange, draftRelease, draftSubmit,
 			}
 			t.Repeat(d.actions())
 			d.lookBack(t)
