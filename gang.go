@@ -146,7 +146,8 @@ type Role struct {
 	// Name identifies the role within its gang.
 	Name string `json:"name"`
 	// Spec is the spec with which the members of the role are submitted. A member may get another one ([Respec]); it is
-	// then planned by its own. The priority of the gang remains that of its roles.
+	// then planned by its own. The priority of the gang remains that of its roles. Its class is [GangClass] if a ready-made
+	// navigator is to place it; with another class the gang is taken, and waits for a navigator of one's own.
 	Spec *Spec `json:"spec"`
 	// Members are the ids of the role's capsules.
 	Members []CapsuleID `json:"members"`

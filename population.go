@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"sync"
@@ -19,7 +20,7 @@ type Population struct {
 	// Engines are the engines that the population runs. Work that several of them claim, and that is assigned to none, belongs to the
 	// first of these in the list. So an engine for some modules stands before those that claim all.
 	Engines []*Engine
-	// Strict orders the work of all engines by priority: while an engine has work of higher priority that it has not planned
+	// Strict orders the work of all engines by priority, not by submission: while an engine has work of higher priority that it has not planned
 	// yet, the others plan no work of lower priority. Work that its plan has left out can use nothing now, and holds nobody
 	// back. So lower priority waits for as long as a pass of the other engine takes; for up to 8 passes while that loses bets, has
 	// more work than one pass takes, or gets new work of higher priority all the time. An engine that is hung or blocked holds the others back for two of its PlanTimeouts, once.
@@ -39,7 +40,7 @@ type Population struct {
 }
 
 // Run runs all engines until ctx ends, and then returns nil. Before it starts any, it refuses engines with faults, with
-// the same name or on different ledgers. The error wraps ErrInvalid.
+// the same name, with one navigator between them, or on different ledgers. The error wraps ErrInvalid.
 func (p *Population) Run(ctx context.Context) error {
 	if err := p.check(); err != nil {
 		return err
@@ -68,7 +69,7 @@ func (p *Population) Run(ctx context.Context) error {
 // check returns every fault that keeps the population from starting.
 func (p *Population) check() error {
 	var faults []error
-	names := map[string]bool{}
+	names, planners := map[string]bool{}, map[any]string{}
 	for i, e := range p.Engines {
 		if e == nil {
 			return invalidf("engine %d of the population is nil", i)
@@ -88,11 +89,38 @@ func (p *Population) check() error {
 			faults = append(faults, invalidf("two engines are named %q; owners must be told apart", e.Name))
 		}
 		names[e.Name] = true
+		for n := range navigatorsIn(e.Navigator) {
+			if other, known := planners[n]; known && other != e.Name {
+				faults = append(faults, invalidf("engines %q and %q share one navigator, a %T; it plans for one engine at a time, so give each a navigator of its own", other, e.Name, n))
+			}
+			planners[n] = e.Name
+		}
 	}
 	if len(p.Engines) == 0 {
 		faults = append(faults, invalidf("population without engines"))
 	}
 	return errors.Join(faults...)
+}
+
+// navigatorsIn yields a navigator, and those that it wraps in a field named Navigator, as far as they are pointers to what can hold
+// a state: two engines that plan with the same one would write to it at the same time.
+func navigatorsIn(n Navigator) iter.Seq[any] {
+	return func(yield func(any) bool) {
+		for {
+			at := reflect.ValueOf(n)
+			if at.Kind() != reflect.Pointer || at.IsNil() || at.Type().Elem().Size() == 0 || !yield(n) || at.Elem().Kind() != reflect.Struct {
+				return
+			}
+			inner := at.Elem().FieldByName("Navigator")
+			if !inner.IsValid() || !inner.CanInterface() {
+				return
+			}
+			var wrapped bool
+			if n, wrapped = inner.Interface().(Navigator); !wrapped {
+				return
+			}
+		}
+	}
 }
 
 // watch reports the pending capsules that no engine owns, each once for every time that it becomes pending.

@@ -32,6 +32,7 @@ func TestPopulationRefuses(t *testing.T) {
 	spec := ofModule("web", 1)
 	spec.Class = BestEffort
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"c"}, Spec: spec})
+	shared := &greedy{}
 	for name, c := range map[string]struct {
 		engines []*Engine
 		words   []string
@@ -41,6 +42,7 @@ func TestPopulationRefuses(t *testing.T) {
 		"two ledgers": {[]*Engine{named("x", l, &greedy{}), named("y", other, &greedy{})}, []string{`engine "y"`, "another ledger"}},
 		"faults":      {[]*Engine{named("x", nil, nil), named("y", l, nil)}, []string{`engine "x"`, "Ledger is nil", `engine "y"`, "Navigator is nil"}},
 		"no engines":  {nil, []string{"without engines"}},
+		"shared":      {[]*Engine{named("x", l, shared), named("y", l, &wrapping{&wrapping{shared}})}, []string{`engines "x" and "y" share one navigator, a *orbit.greedy`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := (&Population{Engines: c.engines}).Run(t.Context())
@@ -52,6 +54,9 @@ func TestPopulationRefuses(t *testing.T) {
 		})
 	}
 }
+
+// wrapping is a navigator around another one.
+type wrapping struct{ Navigator }
 
 // start runs a population in a bubble until the test ends. What it returns lets everything happen that
 // happens now, and hands over what has been reported since it was last called.

@@ -255,7 +255,8 @@ func (s *State) DimensionName(d int) string { return s.names.name(d) }
 // "3 of slots". Bytes are rounded up to two decimals, so that as much as the text says is enough.
 func (s *State) Quantity(d int, amount int64) string { return s.names.quantity(d, amount, true) }
 
-// Node returns the node with this id, nil if it is not a member.
+// Node returns the node with this id, nil if it is not a member. Its field Node is the description (labels, capacity,
+// state); the rest is what is used of it.
 func (s *State) Node(id NodeID) *NodeState {
 	probe := s.nodes.Probe(hashOf(string(id)))
 	for {

@@ -84,7 +84,6 @@ func main() {
 	ctx, ledger := context.Background(), &orbit.MemoryLedger{}
 	fmt.Println(opening)
 	fmt.Println("\nFour nodes of 12 cores. Three schedulers (web, search, ads) want 5 cores for each of 8 capsules, so two fit a node.")
-	fmt.Println("Receipts count cpu in milli-cores: 5000 is 5 cores.")
 	var setup orbit.Proposal
 	for _, id := range []orbit.NodeID{"node-a", "node-b", "node-c", "node-d"} {
 		setup.Do = append(setup.Do, orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: 12 * cores}}})
