@@ -50,6 +50,8 @@ type Draft struct {
 	rules   draftCompany
 	tallies map[string][]*tally // by group
 	touched slots.Set
+	// The proposal that Propose returns.
+	made planSum
 	// Memory for copies of nodes, and for proposals.
 	copies      slab.Of[NodeState]
 	commitments slab.Of[Commitment]

@@ -27,15 +27,6 @@ type draftCompany struct {
 	about    map[string][]*verdicts
 }
 
-// companyMove adds a capsule of the spec to a node's counts, or takes one off. Kind says whether the capsule is placed
-// there or still stops there; by is 1 or -1.
-type companyMove struct {
-	spec *Spec
-	node *Node
-	kind companyKind
-	by   int
-}
-
 // moved counts the moves of a step and keeps them in the step. If they make an earlier placement of the same proposal
 // break a rule, moved undoes them and returns an error, because the ledger judges all steps of a proposal together.
 func (d *Draft) moved(s *draftStep, c CapsuleID, moves ...companyMove) error {

@@ -33,11 +33,9 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 		first--
 	}
 	own := d.steps[first:]
-	d.touched.Clear(len(d.nodes))
-	for i := range own {
-		if n := own[i].node; n != nil && d.touched.Add(int32(n.index)) {
-			p.If = d.settleNode(p.If, n, d.nodes[n.index])
-		}
+	sum := d.sum(own)
+	for i := range sum.nodes {
+		p.If = d.betOnRoom(p.If, &sum.nodes[i])
 	}
 	for _, bet := range more {
 		if at, ok := bet.(NodeAt); ok && at.Usage != 0 {
@@ -48,8 +46,7 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 		}
 	}
 	p.If = d.betOnCompany(p.If, own)
-	d.keepExtras(own)
-	d.keepQuota(own)
+	d.hedge(sum)
 	d.push(draftStep{log: len(d.log), open: from}, nil)
 	d.open = len(d.log)
 	d.forgetCompany(p.Do)
@@ -106,82 +103,60 @@ func (d *Draft) Respec(r Respec) error {
 	return nil
 }
 
-// settleNode appends the bet on a node that the proposal has changed from was to now, if it takes more there than it
-// releases. Room that the proposal releases beyond what it takes becomes unavailable to the rest of the plan, because
-// other proposals may commit without it.
-func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondition {
-	need, needs, gives := Resources{}, false, false
+// betOnRoom appends the bet on a node if the proposal takes more there than it releases.
+func (d *Draft) betOnRoom(bets []Precondition, n *planNode) []Precondition {
+	need, needs := Resources{}, false
 	for i := range need {
-		if need[i] = now.used[i] - was.used[i]; need[i] > 0 {
+		if need[i] = max(0, n.now.used[i]-n.was.used[i]); need[i] > 0 {
 			needs = true
-		} else if need[i] < 0 {
-			need[i], gives = 0, true
 		}
 	}
 	if needs {
-		bets = append(bets, d.freeBoxes.New(NodeFreeOf{Node: now.Node.ID, AtLeast: need}))
+		bets = append(bets, d.freeBoxes.New(NodeFreeOf{Node: n.now.Node.ID, AtLeast: need}))
 	}
-	use := now.devices
-	if was.devices != nil && was.devices != use {
-		most := now.deviceUse()
-		for i, before := range was.devices {
-			if before > most[i] {
-				most[i], gives = before, true
-				use = &most
-			}
-		}
-	}
-	if !gives { // nothing is released: the node stays as it is
-		return bets
-	}
-	kept := d.copies.New(*now)
-	kept.devices = use
-	for i := range kept.used {
-		kept.used[i] = max(now.used[i], was.used[i])
-	}
-	if kept.loans = nil; kept.nominated != nil { // claims in full: which loans come to be depends on what commits
-		kept.nominated = &nominated{parts: now.nominated.parts}
-	}
-	d.replace(now, kept)
 	return bets
 }
 
-// keepExtras makes what the steps of a proposal free of an extra beyond what they take there unavailable to the rest of
-// the plan, as settleNode does with other room.
-func (d *Draft) keepExtras(own []draftStep) {
-	var kept []companyMove
+// sum returns what the steps of a proposal do, for the rules. It is good until the next call.
+func (d *Draft) sum(own []draftStep) *planSum {
+	p := &d.made
+	*p = planSum{copies: &d.copies, nodes: p.nodes[:0], moves: p.moves[:0], charges: p.charges[:0]}
+	d.touched.Clear(len(d.nodes))
 	for i := range own {
-		for _, m := range own[i].moves {
-			for x := 0; m.by < 0 && x < len(m.spec.Extras); x++ {
-				name := m.spec.Extras[x].Name
-				if freed := extraFreed(own, kept, m.node, name); freed > 0 {
-					kept = append(kept, companyMove{&Spec{Extras: []Extra{{name, 1}}}, m.node, 0, freed})
-				}
-			}
+		s := &own[i]
+		if s.node != nil && d.touched.Add(int32(s.node.index)) {
+			p.nodes = append(p.nodes, planNode{was: s.node, now: d.nodes[s.node.index]})
+		}
+		p.moves = append(p.moves, s.moves...)
+		if s.charge != nil {
+			p.charges = append(p.charges, s.charge)
 		}
 	}
-	for i := range kept {
-		n := d.nodes[d.view.state.Node(kept[i].node.ID).index]
-		d.countMove(&kept[i], 1)
-		d.push(draftStep{node: n, log: len(d.log), open: d.open, moves: kept[i : i+1]}, d.copies.New(*n))
-	}
+	return p
 }
 
-// extraFreed returns how much less of an extra placed capsules take on a node after the steps of a proposal, and after
-// what of it is kept.
-func extraFreed(own []draftStep, kept []companyMove, n *Node, name string) (freed int) {
-	count := func(moves []companyMove) {
-		for _, m := range moves {
-			if m.node.ID == n.ID && m.kind != stopping {
-				freed -= m.by * int(amountOf(m.spec.Extras, name))
-			}
+// hedge lets later steps of the plan hold whether the proposal of these steps commits or not.
+func (d *Draft) hedge(p *planSum) {
+	moves, charges := len(p.moves), len(p.charges)
+	for _, hedge := range hedges {
+		hedge(p)
+	}
+	for i := range p.nodes {
+		if n := &p.nodes[i]; n.kept != nil {
+			d.replace(n.now, n.kept)
 		}
 	}
-	for i := range own {
-		count(own[i].moves)
+	for _, m := range p.moves[moves:] {
+		n := d.nodes[d.view.state.Node(m.node.ID).index]
+		kept := d.moves.Slice(1)
+		kept[0] = m
+		d.countMove(&kept[0], 1)
+		d.push(draftStep{node: n, log: len(d.log), open: d.open, moves: kept}, d.copies.New(*n))
 	}
-	count(kept)
-	return freed
+	for _, c := range p.charges[charges:] {
+		d.chargeStep(c, false)
+		d.push(draftStep{log: len(d.log), open: d.open, charge: c}, nil)
+	}
 }
 
 // Checkpoint returns a position of the plan to which Rollback can return.

@@ -9,9 +9,6 @@ import (
 
 // This file has what a plan uses of queues, and what it may use.
 
-// stepCharge is what a step of a plan changes in the queues: what a capsule counts for before and after it.
-type stepCharge struct{ before, after charged }
-
 // Queue returns the state of the queue with this id as the plan leaves it so far, and whether there is one. The state is
 // that of this moment: later steps of the plan do not change it.
 func (d *Draft) Queue(id QueueID) (QueueState, bool) {
@@ -201,52 +198,6 @@ func (d *Draft) arrives(c *Capsule, n *NodeState, step *stepCharge) error {
 		d.chargeStep(step, true)
 	}
 	return err
-}
-
-// keepQuota makes what a proposal frees of quota beyond what it takes unavailable to the rest of the plan, as settleNode does with
-// room: other proposals may commit without it.
-func (d *Draft) keepQuota(own []draftStep) {
-	if d.queues == nil {
-		return
-	}
-	type key struct {
-		queue QueueID
-		model string
-	}
-	freed := map[key]*charge{}
-	add := func(c *charged, sign int64) {
-		if c.placed {
-			k := key{c.queue, c.model}
-			if freed[k] == nil {
-				freed[k] = &charge{}
-			}
-			freed[k].addSpec(c.spec, c.model, sign)
-		}
-	}
-	for i := range own {
-		if c := own[i].charge; c != nil {
-			add(&c.before, 1)
-			add(&c.after, -1)
-		}
-	}
-	for k, sum := range freed {
-		spec := &Spec{Queue: k.queue}
-		for r := range sum.each {
-			x := sum.of(r).Int64()
-			switch {
-			case x <= 0:
-			case r.name == "":
-				spec.Envelope.Reservation[r.d] = x
-			case strings.HasPrefix(r.name, devicePrefix):
-				spec.Devices = DeviceRequest{Count: 1, Milli: int(x)}
-			default:
-				spec.Extras = append(spec.Extras, Extra{strings.TrimPrefix(r.name, extraPrefix), x})
-			}
-		}
-		c := &stepCharge{after: charged{queue: k.queue, spec: spec, model: k.model, placed: true}}
-		d.chargeStep(c, false)
-		d.push(draftStep{log: len(d.log), open: d.open, charge: c}, nil)
-	}
 }
 
 // withinQuota returns the spec as an engine may choose a node for it: with only those of its device models for which there is quota.

@@ -43,6 +43,26 @@ func (t *tx) fitsDevices(n *txNode) error {
 	return nil
 }
 
+// hedgeDevices keeps what a proposal frees of a device instance beyond what it takes of it in use.
+func (p *planSum) hedgeDevices() {
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		if n.was.devices == nil || n.was.devices == n.now.devices {
+			continue
+		}
+		most, frees := n.now.deviceUse(), false
+		for d, used := range n.was.devices {
+			if used > most[d] {
+				most[d], frees = used, true
+			}
+		}
+		if frees {
+			use := most
+			p.keep(n).devices = &use
+		}
+	}
+}
+
 // mayUse checks that the device instances exist on the node and are healthy.
 func (t *tx) mayUse(n *txNode, set DeviceSet, capsule CapsuleID) error {
 	d := &n.now.Node.Devices
