@@ -39,11 +39,12 @@ type Draft struct {
 	// Commitments since Sync; those from open on make the next proposal.
 	log  []Commitment
 	open int
-	// What the plan has done with capsules and holds, and which members of groups and modules with a budget it takes
-	// off.
+	// What the plan has done with capsules and holds.
 	capsules map[CapsuleID]draftUse
 	holds    map[HoldID]draftUse
-	missed   map[memberSet]*draftMissing
+	// What it does with the members of groups and modules that have budgets; and each change of that, for Rollback.
+	counted map[memberSet]*plannedMembers
+	counts  []memberCount
 	// The cached domains of groups that capsules want to be near (nearby), and how often the cache was emptied.
 	near    map[Near]*nearby
 	company uint64
@@ -89,6 +90,8 @@ type draftStep struct {
 	delayed []int
 	// What the step changes in the queues; nil: nothing.
 	charge *stepCharge
+	// How many of Draft.counts are of this step.
+	counts int
 	// The length of the log before the step, and the log position at which the proposal in the making began.
 	log, open int
 }
@@ -115,7 +118,6 @@ const (
 // changed nodes; with another view than last time, to the number of all nodes. With a view that is nil, or that has not
 // been refreshed yet, the draft is empty: nothing fits it, and its steps return an error.
 func (d *Draft) Sync(view *View) {
-	clear(d.missed)
 	for i := range d.steps {
 		moves := d.steps[i].moves
 		d.steps[i].moves = nil // Rollback need not uncount them one by one: Sync replaces d.rules as a whole
@@ -124,6 +126,7 @@ func (d *Draft) Sync(view *View) {
 		}
 	}
 	d.Rollback(0)
+	clear(d.counted)
 	d.queues, d.allModels = nil, nil
 	if view != nil && view.state == nil {
 		view = nil
@@ -259,6 +262,11 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	}
 	if after || c.runsElsewhere() { // it need not wait for its own remains, but the others on the node do
 		s.delayed = d.delay(n, c.Spec)
+	}
+	if use.what == draftReleased {
+		if left := d.leaver(d.log[use.at]); left != nil {
+			d.returns(&s, left, d.view.state.NodeByIndex(int(n.index)))
+		}
 	}
 	d.use(c.ID, draftTaken)
 	d.step(s, taken, d.placeBoxes.New(Place{Capsule: c.ID, Node: n.Node.ID, Devices: to.Devices, Note: to.Note, At: d.now, After: after}))
@@ -410,12 +418,17 @@ func (d *Draft) current(n *NodeState) (*NodeState, error) {
 // refuse returns the error of a step that breaks a rule: a Rejection of kind ErrInfeasible, at the next position of the
 // proposal.
 func (d *Draft) refuse(c CapsuleID, n *NodeState, format string, args ...any) error {
-	r := &Rejection{Kind: ErrInfeasible, Do: len(d.log) - d.open, Capsule: c, Reason: fmt.Sprintf(format, args...)}
-	if d.view != nil {
-		r.At = d.view.Revision()
-	}
+	r := &Rejection{Capsule: c, Reason: fmt.Sprintf(format, args...)}
 	if n != nil {
 		r.Node = n.Node.ID
+	}
+	return d.refused(r)
+}
+
+// refused completes the rejection of a step.
+func (d *Draft) refused(r *Rejection) error {
+	if r.Kind, r.Do = ErrInfeasible, len(d.log)-d.open; d.view != nil {
+		r.At = d.view.Revision()
 	}
 	return r
 }

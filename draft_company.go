@@ -49,9 +49,8 @@ func (d *Draft) moved(s *draftStep, c CapsuleID, moves ...companyMove) error {
 	for i := range s.moves {
 		d.countMove(&s.moves[i], -1)
 	}
-	r.Kind, r.Do, r.Capsule, r.At, r.advice = ErrInfeasible, len(d.log)-d.open, c, d.view.Revision(), ""
-	r.Reason = "an earlier step would break a rule: " + r.Reason
-	return r
+	r.Capsule, r.advice, r.Reason = c, "", "an earlier step would break a rule: "+r.Reason
+	return d.refused(r)
 }
 
 // disturbed judges the earlier placements of the proposal in the making again, after a capsule of the spec by has been
@@ -311,9 +310,8 @@ func (d *Draft) keepsCompany(c *Capsule, n *NodeState) (after bool, err error) {
 			return true, nil
 		}
 	}
-	r.Kind, r.Do, r.Capsule, r.At, r.advice = ErrInfeasible, len(d.log)-d.open, c.ID, d.view.Revision(), ""
-	r.Reason = d.view.state.evenReason(r, c.Spec, len(d.log)-d.open+1)
-	return false, r
+	r.Capsule, r.advice, r.Reason = c.ID, "", d.view.state.evenReason(r, c.Spec, len(d.log)-d.open+1)
+	return false, d.refused(r)
 }
 
 // describes returns the description of a node of the view.

@@ -46,8 +46,9 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 		}
 	}
 	p.If = d.betOnCompany(p.If, own)
-	d.hedge(sum)
-	d.push(draftStep{log: len(d.log), open: from}, nil)
+	s := draftStep{log: len(d.log), open: from}
+	d.hedge(&s, sum)
+	d.push(s, nil)
 	d.open = len(d.log)
 	d.forgetCompany(p.Do)
 	return p
@@ -120,7 +121,8 @@ func (d *Draft) betOnRoom(bets []Precondition, n *planNode) []Precondition {
 // sum returns what the steps of a proposal do, for the rules. It is good until the next call.
 func (d *Draft) sum(own []draftStep) *planSum {
 	p := &d.made
-	*p = planSum{copies: &d.copies, nodes: p.nodes[:0], moves: p.moves[:0], charges: p.charges[:0]}
+	*p = planSum{copies: &d.copies, nodes: p.nodes[:0], moves: p.moves[:0], charges: p.charges[:0], members: p.members[:0]}
+	counts := len(d.counts)
 	d.touched.Clear(len(d.nodes))
 	for i := range own {
 		s := &own[i]
@@ -131,12 +133,19 @@ func (d *Draft) sum(own []draftStep) *planSum {
 		if s.charge != nil {
 			p.charges = append(p.charges, s.charge)
 		}
+		counts -= s.counts
+	}
+	for _, c := range d.counts[counts:] {
+		p.members = append(p.members, c.of)
 	}
 	return p
 }
 
-// hedge lets later steps of the plan hold whether the proposal of these steps commits or not.
-func (d *Draft) hedge(p *planSum) {
+// hedge lets later steps of the plan hold whether a proposal commits or not. Step s is the last of the proposal.
+func (d *Draft) hedge(s *draftStep, p *planSum) {
+	for _, m := range p.members {
+		d.count(s, m)
+	}
 	moves, charges := len(p.moves), len(p.charges)
 	for _, hedge := range hedges {
 		hedge(p)
@@ -182,8 +191,8 @@ func (d *Draft) Rollback(to int) {
 			d.nodes[was.node.index] = d.restored(was.node)
 			d.journal.add(was.node.index)
 		}
+		d.uncount(&was)
 		if was.open != d.open {
-			d.reopen(was.open)
 			d.forgetNear()
 		}
 		if was.withdraws() {
@@ -191,11 +200,6 @@ func (d *Draft) Rollback(to int) {
 		}
 		if d.open = was.open; was.log < len(d.log) {
 			d.forgetCompany(d.log[was.log:])
-			if len(d.missed) > 0 {
-				if c := d.leaver(d.log[was.log]); c != nil {
-					d.uncountLeaver(c)
-				}
-			}
 			d.restoreUse(d.log[was.log], was.use)
 			d.log = d.log[:was.log]
 		}
@@ -242,38 +246,6 @@ func (d *Draft) ExtraFree(n *NodeState, name string) int64 {
 		return d.view.state.ExtraFree(n, name)
 	}
 	return d.rules.extraFree(n.Node, name)
-}
-
-// countLeaver counts a capsule that the step at a log position takes off its node, in each of its groups and modules
-// that has a budget. It also notes the budgets that the step must keep, if the step is a wish.
-func (d *Draft) countLeaver(c *Capsule, do Commitment, at int) {
-	s := d.view.state
-	evictor, wish := s.wishes(c, do)
-	before := s.health(c)
-	for of := range c.Spec.memberships {
-		covers := s.coverage(of)
-		if covers == nil {
-			continue
-		}
-		if d.missed == nil {
-			d.missed = map[memberSet]*draftMissing{}
-		}
-		m := d.missed[of]
-		if m == nil {
-			m = &draftMissing{}
-			d.missed[of] = m
-		}
-		if m.open != d.open {
-			m.open, m.leave, m.wished = d.open, health{}, m.wished[:0]
-		}
-		m.at, m.leave = append(m.at, at), m.leave.plus(before, 1)
-		for _, b := range covers.budgets {
-			free := !wish || b.passes(evictor) || b.FreeUnready && b.counts(before) == 0
-			if !free && !slices.ContainsFunc(m.wished, func(w wishedBudget) bool { return w.budget == b }) {
-				m.wished = append(m.wished, wishedBudget{b, at})
-			}
-		}
-	}
 }
 
 // restored returns a node to which the plan is rolled back, shown to no asker if it was shown to another one than the

@@ -32,7 +32,7 @@ var rules = [...]rule{
 	{name: "protect", judge: (*tx).judgeProtection, after: (*State).publishProtections, recount: (*verifier).protections},
 	{name: "company", judge: (*tx).judgeCompany, before: (*State).publishCompany, hedge: (*planSum).hedgeExtras, recount: (*verifier).company},
 	{name: "near", recount: (*verifier).compareNear},
-	{name: "budget", judge: (*tx).judgeBudgets, before: (*State).publishHealth, after: (*State).publishBudgets, recount: (*verifier).budgets},
+	{name: "budget", judge: (*tx).judgeBudgets, before: (*State).publishHealth, after: (*State).publishBudgets, hedge: (*planSum).hedgeHealth, recount: (*verifier).budgets},
 	{name: "stops", settle: (*tx).settleWaits, judge: (*tx).judgeWaits, before: (*State).publishStopped},
 	{name: "surge", judge: (*tx).judgeSurges},
 	{name: "gang", judge: (*tx).judgeGangs, recount: (*verifier).compareGangs},

@@ -10,6 +10,8 @@ type planSum struct {
 	// What it changes in the counts by which company is judged, and in the queues. What a hook appends is counted, too.
 	moves   []companyMove
 	charges []*stepCharge
+	// The groups and modules with budgets of which it takes members off their nodes; one may be named several times.
+	members []*plannedMembers
 	copies  *slab.Of[NodeState]
 }
 
