@@ -234,30 +234,9 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	case !c.Pending():
 		return d.refuse(c.ID, n, "capsule %q is not pending; to move it use Evict first, and submit it again if it was released for good", c.ID)
 	}
-	if err := d.takesCapsule(c, n, to.Devices); err != nil {
-		return err
-	}
-	if c.runsElsewhere() && !n.Node.Confirms {
-		return d.refuse(c.ID, n, "capsule %q has to stop on another node first; node %q does not confirm, so nothing waits there", c.ID, n.Node.ID)
-	}
-	after, err := d.keepsCompany(c, n)
+	s := draftStep{node: n, use: use, spec: c.Spec}
+	taken, after, err := d.arrives(&s, c, to.Devices)
 	if err != nil {
-		return err
-	}
-	taken := d.copies.New(*n)
-	taken.takes(c.Spec, to.Devices)
-	if n.nominated != nil {
-		own := c.Spec.ask(to.Devices, d.nominationOf(c.ID))
-		if err := d.yields(c.ID, taken, &own); err != nil {
-			return err
-		}
-	}
-	s := draftStep{node: n, use: use, spec: c.Spec, charge: d.arrivalCharge(c.Spec, n.Node)}
-	if err := d.arrives(c, n, s.charge); err != nil {
-		return err
-	}
-	if err := d.moved(&s, c.ID, companyMove{c.Spec, n.Node, 0, 1}); err != nil {
-		d.chargeStep(s.charge, true)
 		return err
 	}
 	if after || c.runsElsewhere() { // it need not wait for its own remains, but the others on the node do
@@ -271,6 +250,44 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	d.use(c.ID, draftTaken)
 	d.step(s, taken, d.placeBoxes.New(Place{Capsule: c.ID, Node: n.Node.ID, Devices: to.Devices, Note: to.Note, At: d.now, After: after}))
 	return nil
+}
+
+// arrives judges by all rules that a capsule comes to the node of step s, and counts it. It returns the node as the step leaves it, and
+// whether the capsule has to wait there (Place.After). A capsule without an id stands for any of its spec, with the nomination of LookAs.
+func (d *Draft) arrives(s *draftStep, c *Capsule, devices DeviceSet) (taken *NodeState, after bool, err error) {
+	n := s.node
+	if err := d.takesCapsule(c, n, devices); err != nil {
+		return nil, false, err
+	}
+	if c.runsElsewhere() && !n.Node.Confirms {
+		return nil, false, d.refuse(c.ID, n, "capsule %q has to stop on another node first; node %q does not confirm, so nothing waits there", c.ID, n.Node.ID)
+	}
+	if after, err = d.keepsCompany(c, n); err != nil {
+		return nil, false, err
+	}
+	taken = d.copies.New(*n)
+	taken.takes(c.Spec, devices)
+	if n.nominated != nil {
+		own := c.Spec.ask(devices, n.nominated.asker)
+		if c.ID != "" {
+			own.nomination = d.nominationOf(c.ID)
+		}
+		if err := d.yields(c.ID, taken, &own); err != nil {
+			return nil, false, err
+		}
+	}
+	s.charge = d.arrivalCharge(c.Spec, n.Node)
+	if err := d.keepsQuota(c, n, s.charge); err != nil {
+		return nil, false, err
+	}
+	if err = d.reclaimsFairly(c, n); err == nil {
+		err = d.moved(s, c.ID, companyMove{c.Spec, n.Node, 0, 1})
+	}
+	if err != nil {
+		d.chargeStep(s.charge, true)
+		return nil, false, err
+	}
+	return taken, after, nil
 }
 
 // Hold keeps room on a node, as a commitment of the next proposal. Errors are those of Place, and ErrInvalid for a

@@ -329,26 +329,9 @@ func (d *Draft) Reserve(spec *Spec, to Choice) error {
 	if err != nil {
 		return err
 	}
-	if err := d.takesCapsule(&Capsule{Spec: spec}, n, to.Devices); err != nil {
-		return err
-	}
-	if _, err := d.keepsCompany(&Capsule{Spec: spec}, n); err != nil {
-		return err
-	}
-	taken := d.copies.New(*n)
-	taken.takes(spec, to.Devices)
-	if m := n.nominated; m != nil {
-		own := spec.ask(to.Devices, m.asker)
-		if err := d.yields("", taken, &own); err != nil {
-			return err
-		}
-	}
-	s := draftStep{node: n, log: len(d.log), open: d.open, charge: d.arrivalCharge(spec, n.Node)}
-	if err := d.keepsQuota(&Capsule{Spec: spec}, n, s.charge); err != nil {
-		return err
-	}
-	if err := d.moved(&s, "", companyMove{spec, n.Node, 0, 1}); err != nil {
-		d.chargeStep(s.charge, true)
+	s := draftStep{node: n, log: len(d.log), open: d.open}
+	taken, _, err := d.arrives(&s, &Capsule{Spec: spec}, to.Devices)
+	if err != nil {
 		return err
 	}
 	d.push(s, taken)

@@ -142,8 +142,11 @@ func (d *Draft) ownCharges() (out []*stepCharge) {
 }
 
 // reclaimsFairly judges the evictions of the proposal in the making that make way for a capsule which the plan has just charged and
-// that names another queue than the victim.
+// that names another queue than the victim. A capsule without an id stands for any of its spec, for which nothing is evicted.
 func (d *Draft) reclaimsFairly(c *Capsule, n *NodeState) error {
+	if c.ID == "" || c.Spec.Queue == "" {
+		return nil
+	}
 	for _, do := range d.log[d.open:] {
 		e, ok := do.(Evict)
 		if !ok || e.For != c.ID && (e.ForGang == "" || e.ForGang != c.Gang()) {
@@ -183,21 +186,6 @@ func (d *Draft) leavesWith(victim *Capsule) []charged {
 		return gang
 	}
 	return []charged{chargedAs(victim, state.Node(victim.Node).Node, true)}
-}
-
-// arrives judges by the queues a step that places a capsule. If they allow it, the step is counted.
-func (d *Draft) arrives(c *Capsule, n *NodeState, step *stepCharge) error {
-	if step == nil {
-		return nil
-	}
-	if err := d.keepsQuota(c, n, step); err != nil {
-		return err
-	}
-	err := d.reclaimsFairly(c, n)
-	if err != nil {
-		d.chargeStep(step, true)
-	}
-	return err
 }
 
 // withinQuota returns the spec as an engine may choose a node for it: with only those of its device models for which there is quota.
