@@ -3,6 +3,7 @@ package orbit
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/orbitsched/orbit/internal/slab"
 	"github.com/orbitsched/orbit/internal/slots"
@@ -415,6 +416,15 @@ func (d *Draft) push(s draftStep, now *NodeState) {
 		d.nodes[now.index] = now
 		d.journal.add(now.index)
 	}
+}
+
+// placement returns the position of the step that places a capsule, by the log position of the placement.
+func (d *Draft) placement(at int) int {
+	i, _ := slices.BinarySearchFunc(d.steps, at, func(s draftStep, at int) int { return s.log - at })
+	for d.steps[i].spec == nil { // a step without a commitment, which Propose has noted
+		i++
+	}
+	return i
 }
 
 // current returns a node as the plan leaves it; n may be any earlier copy of that node.

@@ -64,10 +64,7 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 	if use.what != draftTaken || d.open < len(d.log) {
 		return false
 	}
-	i, _ := slices.BinarySearchFunc(d.steps, use.at, func(s draftStep, at int) int { return s.log - at })
-	for d.steps[i].spec == nil { // a step without a commitment, which Propose has noted
-		i++
-	}
+	i := d.placement(use.at)
 	last := i
 	for last+1 < len(d.steps) && d.steps[last+1].open == d.steps[i].open {
 		last++

@@ -52,7 +52,7 @@ func (d *Draft) Protect(id CapsuleID, lasts time.Duration) error {
 	if use.what != draftTaken || use.at < d.open || slices.ContainsFunc(d.log[d.open:], func(c Commitment) bool { p, is := c.(Protect); return is && p.Capsule == id }) {
 		return d.refuse(id, nil, "capsule %q is not placed by the proposal in the making, or protected by it already", id)
 	}
-	if c := d.view.state.Capsule(id); c != nil && c.Spec.Backfills {
+	if d.steps[d.placement(use.at)].spec.Backfills {
 		return d.refuse(id, nil, "capsule %q backfills, so it cannot be protected", id)
 	}
 	if most := d.view.state.limits.longestProtection(); lasts <= 0 || lasts > most {

@@ -571,6 +571,23 @@ func TestNodesLeaveWithAWish(t *testing.T) {
 
 }
 
+// TestDraftProtectsNoneThatBackfills: a draft does not protect what gives its room back, also if the plan itself submits it.
+func TestDraftProtectsNoneThatBackfills(t *testing.T) {
+	spec := cpuSpec(1)
+	spec.Backfills, spec.RunsAtMost = true, time.Minute
+	c := newCourt(t, cpuNode("n", 8), submitOf(spec, "old"))
+	v, _ := viewOf(t, c, nil)
+	var d Draft
+	d.Sync(v)
+	require.NoError(t, d.Add(submitOf(spec, "new")))
+	for _, id := range []CapsuleID{"old", "new"} {
+		require.NoError(t, d.Place(&Capsule{ID: id, Spec: spec}, Choice{Node: v.State().Node("n")}))
+		protect := append(slices.Clone(d.log), Protect{Capsule: id, For: time.Second})
+		require.ErrorContains(t, v.State().Check(Proposal{Do: protect}), "backfills")
+		require.ErrorContains(t, d.Protect(id, time.Second), "backfills")
+	}
+}
+
 // TestDraftProtects: a draft protects what its next proposal places, and lets nothing go that is protected.
 func TestDraftProtects(t *testing.T) {
 	spec := cpuSpec(1)
