@@ -91,8 +91,9 @@ type draftStep struct {
 	delayed []int
 	// What the step changes in the queues; nil: nothing.
 	charge *stepCharge
-	// How many of Draft.counts are of this step.
+	// How many of Draft.counts are of this step, and whether it may free something.
 	counts int
+	frees  bool
 	// The length of the log before the step, and the log position at which the proposal in the making began.
 	log, open int
 }
@@ -383,7 +384,7 @@ func (d *Draft) endHold(r Release) error {
 		d.holds = map[HoldID]draftUse{}
 	}
 	d.holds[r.Hold] = draftUse{draftReleased, len(d.log)}
-	d.step(draftStep{node: n, use: use}, left, r)
+	d.step(draftStep{node: n, use: use, frees: true}, left, r)
 	return nil
 }
 

@@ -148,7 +148,7 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 			}
 		}
 	}
-	s := draftStep{use: d.capsules[c.ID], charge: d.leavingCharge(c, act)}
+	s := draftStep{use: d.capsules[c.ID], charge: d.leavingCharge(c, act), frees: true}
 	if r, ok := do.(Release); ok && !r.Final && c.surging() != nil { // it stays placed
 		s.charge = nil
 	}

@@ -92,7 +92,7 @@ func (d *Draft) Respec(r Respec) error {
 			return err
 		}
 	}
-	s := draftStep{node: n, use: use, charge: d.growthCharge(c, r.Spec)}
+	s := draftStep{node: n, use: use, charge: d.growthCharge(c, r.Spec), frees: true}
 	if err := d.keepsQuota(c, n, s.charge); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (d *Draft) betOnRoom(bets []Precondition, n *planNode) []Precondition {
 // sum returns what the steps of a proposal do, for the rules. It is good until the next call.
 func (d *Draft) sum(own []draftStep) *planSum {
 	p := &d.made
-	*p = planSum{copies: &d.copies, nodes: p.nodes[:0], moves: p.moves[:0], charges: p.charges[:0], members: p.members[:0]}
+	p.nodes, p.moves, p.charges, p.members, p.frees, p.copies = p.nodes[:0], p.moves[:0], p.charges[:0], p.members[:0], false, &d.copies
 	counts := len(d.counts)
 	d.touched.Clear(len(d.nodes))
 	for i := range own {
@@ -134,6 +134,7 @@ func (d *Draft) sum(own []draftStep) *planSum {
 			p.charges = append(p.charges, s.charge)
 		}
 		counts -= s.counts
+		p.frees = p.frees || s.frees
 	}
 	for _, c := range d.counts[counts:] {
 		p.members = append(p.members, c.of)
@@ -141,8 +142,12 @@ func (d *Draft) sum(own []draftStep) *planSum {
 	return p
 }
 
-// hedge lets later steps of the plan hold whether a proposal commits or not. Step s is the last of the proposal.
+// hedge lets later steps of the plan hold whether a proposal commits or not. Step s is the last of the proposal. One that frees
+// nothing has its worst case if it commits, as the draft counts it already.
 func (d *Draft) hedge(s *draftStep, p *planSum) {
+	if !p.frees {
+		return
+	}
 	for _, m := range p.members {
 		d.count(s, m)
 	}

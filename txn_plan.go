@@ -12,7 +12,9 @@ type planSum struct {
 	charges []*stepCharge
 	// The groups and modules with budgets of which it takes members off their nodes; one may be named several times.
 	members []*plannedMembers
-	copies  *slab.Of[NodeState]
+	// Whether a step may free something: only then hooks are called.
+	frees  bool
+	copies *slab.Of[NodeState]
 }
 
 // planNode is a node that the proposal changes, before it and after it, and as the later proposals find it; nil: as after it.
