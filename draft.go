@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/orbitsched/orbit/internal/slab"
 	"github.com/orbitsched/orbit/internal/slots"
@@ -43,7 +44,7 @@ type Draft struct {
 	// What the plan has done with capsules and holds.
 	capsules map[CapsuleID]draftUse
 	holds    map[HoldID]draftUse
-	// What it does with the members of groups and modules that have budgets; and each change of that, for Rollback.
+	// What it does with the members of groups and modules that have budgets; and the values before each change of that.
 	counted map[memberSet]*plannedMembers
 	counts  []memberCount
 	// The cached domains of groups that capsules want to be near (nearby), and how often the cache was emptied.
@@ -91,9 +92,10 @@ type draftStep struct {
 	delayed []int
 	// What the step changes in the queues; nil: nothing.
 	charge *stepCharge
-	// How many of Draft.counts are of this step, and whether it may free something.
+	// How many of Draft.counts, the last ones, are of this step.
 	counts int
-	frees  bool
+	// The step may free something; it is one of Withdraw.
+	frees, withdraws bool
 	// The length of the log before the step, and the log position at which the proposal in the making began.
 	log, open int
 }
@@ -258,7 +260,10 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 // whether the capsule has to wait there (Place.After). A capsule without an id stands for any of its spec, with the nomination of LookAs.
 func (d *Draft) arrives(s *draftStep, c *Capsule, devices DeviceSet) (taken *NodeState, after bool, err error) {
 	n := s.node
-	if err := d.takesCapsule(c, n, devices); err != nil {
+	if faults := c.Spec.faults; !c.Spec.Shared() && len(faults()) > 0 { // it may never have been in a ledger
+		return nil, false, invalidf("capsule %q: %s", c.ID, strings.Join(faults(), "; "))
+	}
+	if err := d.takes(c, n, devices); err != nil {
 		return nil, false, err
 	}
 	if c.runsElsewhere() && !n.Node.Confirms {

@@ -82,7 +82,7 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 	left := d.copies.New(*n)
 	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
 	left.Capsules--
-	s := draftStep{node: n, use: use, log: len(d.log), open: d.open}
+	s := draftStep{node: n, use: use, log: len(d.log), open: d.open, withdraws: true}
 	if was := d.steps[i].charge; was != nil {
 		s.charge = &stepCharge{was.after, was.before}
 		d.chargeStep(s.charge, false)
@@ -214,13 +214,6 @@ func (d *Draft) takes(c *Capsule, n *NodeState, set DeviceSet) error {
 		return d.refuse(c.ID, n, "node %q: devices %016b are not all there, healthy and free", n.Node.ID, set)
 	}
 	return nil
-}
-
-// withdraws reports whether the step is one of Withdraw, for which Rollback restores the use draftTaken. Any other step
-// with a node either has a spec (a placement), or restores another use: the one before a hold, or that of a capsule or
-// a hold that was untouched before its release.
-func (s *draftStep) withdraws() bool {
-	return s.node != nil && s.spec == nil && s.use.what == draftTaken
 }
 
 // countMisfits counts the nodes of a state by why they cannot take the spec, and those that only movable work keeps from

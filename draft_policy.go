@@ -116,20 +116,20 @@ func (d *Draft) returns(s *draftStep, left *Capsule, to *NodeState) {
 	}
 }
 
-// count notes that a step changes a count, for Rollback.
+// count notes that step s changes a count.
 func (d *Draft) count(s *draftStep, m *plannedMembers) {
 	d.counts = append(d.counts, memberCount{m, *m})
 	s.counts++
 }
 
-// uncount undoes the last changes of counts, those of a step.
+// uncount undoes what step s, the last one, has counted.
 func (d *Draft) uncount(s *draftStep) {
-	for ; s.counts > 0; s.counts-- {
-		last := len(d.counts) - 1
-		*d.counts[last].of = d.counts[last].was
-		d.counts[last] = memberCount{}
-		d.counts = d.counts[:last]
+	from := len(d.counts) - s.counts
+	for _, c := range slices.Backward(d.counts[from:]) {
+		*c.of = c.was
 	}
+	clear(d.counts[from:])
+	d.counts = d.counts[:from]
 }
 
 // memberCount is a count, and its value before a step.
@@ -148,9 +148,13 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 			}
 		}
 	}
-	s := draftStep{use: d.capsules[c.ID], charge: d.leavingCharge(c, act), frees: true}
-	if r, ok := do.(Release); ok && !r.Final && c.surging() != nil { // it stays placed
-		s.charge = nil
+	s := draftStep{use: d.capsules[c.ID], frees: true}
+	if r, ok := do.(Release); !ok || r.Final || c.surging() == nil { // else it stays placed
+		after := charged{queue: c.Spec.Queue, spec: c.Spec, waiting: true}
+		if act == draftEnded {
+			after = charged{}
+		}
+		s.charge = d.changedCharge(c, after)
 	}
 	if d.leaver(do) != nil {
 		if err := d.keepsBudgets(&s, c, do); err != nil {
@@ -331,7 +335,7 @@ func (d *Draft) Nominate(c Nominate) error {
 	if d.view == nil {
 		return d.refuse(c.Capsule, nil, "the draft is empty; call Sync first")
 	}
-	for id := range d.members(c.Capsule, c.Gang) {
+	for id := range d.view.state.capsulesOf(c.Capsule, c.Gang) {
 		if use := d.capsules[id]; use.what != draftUntouched {
 			return d.refuse(id, nil, "capsule %q is %s by this plan already", id, use.what)
 		}

@@ -2,9 +2,7 @@ package orbit
 
 import (
 	"cmp"
-	"iter"
 	"slices"
-	"strings"
 )
 
 // Propose returns the steps since the last call as one proposal. Its preconditions are the given ones and the bets that
@@ -29,7 +27,7 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 		p.If = d.bets.Slice(1)[:0]
 	}
 	first := len(d.steps)
-	for first > 0 && d.steps[first-1].log >= from && d.steps[first-1].open == from && !d.steps[first-1].withdraws() {
+	for first > 0 && d.steps[first-1].log >= from && d.steps[first-1].open == from && !d.steps[first-1].withdraws {
 		first--
 	}
 	own := d.steps[first:]
@@ -92,7 +90,8 @@ func (d *Draft) Respec(r Respec) error {
 			return err
 		}
 	}
-	s := draftStep{node: n, use: use, charge: d.growthCharge(c, r.Spec), frees: true}
+	s := draftStep{node: n, use: use, frees: true}
+	s.charge = d.changedCharge(c, charged{queue: c.Spec.Queue, spec: r.Spec, model: r.Spec.modelOn(n.Node), placed: true})
 	if err := d.keepsQuota(c, n, s.charge); err != nil {
 		return err
 	}
@@ -200,7 +199,7 @@ func (d *Draft) Rollback(to int) {
 		if was.open != d.open {
 			d.forgetNear()
 		}
-		if was.withdraws() {
+		if was.withdraws {
 			d.capsules[d.log[was.use.at].(Place).Capsule] = was.use
 		}
 		if d.open = was.open; was.log < len(d.log) {
@@ -282,32 +281,9 @@ func (d *Draft) restoreUse(c Commitment, use draftUse) {
 		hold = r.Hold
 	}
 	if hold != "" {
-		restore(d.holds, hold, use)
+		d.holds[hold] = use
 	} else if id := c.effect().changes(); id != "" {
-		restore(d.capsules, id, use)
-	}
-}
-
-func restore[K comparable](uses map[K]draftUse, key K, use draftUse) {
-	if use.what == draftUntouched {
-		delete(uses, key)
-	} else {
-		uses[key] = use
-	}
-}
-
-// members yields the capsule, or all members of the gang if gang is not empty.
-func (d *Draft) members(capsule CapsuleID, gang GangID) iter.Seq[CapsuleID] {
-	return func(yield func(CapsuleID) bool) {
-		if gang == "" {
-			yield(capsule)
-			return
-		}
-		for c := range d.view.state.Members(gang) {
-			if !yield(c.ID) {
-				return
-			}
-		}
+		d.capsules[id] = use
 	}
 }
 
@@ -315,7 +291,7 @@ func (d *Draft) members(capsule CapsuleID, gang GangID) iter.Seq[CapsuleID] {
 // nomination itself, so that the nomination may have ended when the next proposal is judged. Such a nomination is not
 // ended again to make way.
 func (d *Draft) settles(of *Nomination) bool {
-	for id := range d.members(of.Capsule, of.Gang) {
+	for id := range d.view.state.capsulesOf(of.Capsule, of.Gang) {
 		if d.capsules[id].what != draftUntouched {
 			return true
 		}
@@ -346,14 +322,4 @@ func (d *Draft) Reserve(spec *Spec, to Choice) error {
 // replace notes a step without a commitment that replaces a node by now.
 func (d *Draft) replace(n, now *NodeState) {
 	d.push(draftStep{node: n, log: len(d.log), open: d.open}, now)
-}
-
-// takesCapsule is takes for a capsule whose spec may never have been in a ledger: it checks the form of the spec first.
-func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
-	if !c.Spec.Shared() {
-		if faults := c.Spec.faults(); len(faults) > 0 {
-			return invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
-		}
-	}
-	return d.takes(c, n, set)
 }

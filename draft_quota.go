@@ -55,31 +55,12 @@ func (d *Draft) arrivalCharge(spec *Spec, n *Node) *stepCharge {
 	return &stepCharge{charged{queue: spec.Queue, spec: spec, waiting: true}, charged{queue: spec.Queue, spec: spec, model: spec.modelOn(n), placed: true}}
 }
 
-// growthCharge returns what another spec of a placed capsule of the view changes in the queues; nil: nothing.
-func (d *Draft) growthCharge(c *Capsule, to *Spec) *stepCharge {
+// changedCharge returns what it changes in the queues that a capsule of the view counts for after instead; nil: nothing.
+func (d *Draft) changedCharge(c *Capsule, after charged) *stepCharge {
 	if c.Spec.Queue == "" {
 		return nil
 	}
-	n := d.view.state.Node(c.Node).Node
-	grown := *c
-	grown.Spec = to
-	return &stepCharge{chargedAs(c, n, true), chargedAs(&grown, n, true)}
-}
-
-// leavingCharge returns what it changes in the queues that a capsule of the view is taken off its node, or ends; nil: nothing.
-func (d *Draft) leavingCharge(c *Capsule, act draftAct) *stepCharge {
-	if c.Spec.Queue == "" {
-		return nil
-	}
-	var n *Node
-	if c.Placed() {
-		n = d.view.state.Node(c.Node).Node
-	}
-	out := &stepCharge{before: chargedAs(c, n, true)}
-	if act != draftEnded {
-		out.after = charged{queue: c.Spec.Queue, spec: c.Spec, waiting: true}
-	}
-	return out
+	return &stepCharge{chargedAs(c, d.describes(c.Node), true), after}
 }
 
 // keepsQuota judges whether the quotas allow a step of a capsule, as the ledger would. If so, it counts the step.

@@ -47,16 +47,11 @@ func (t *tx) fitsDevices(n *txNode) error {
 func (p *planSum) hedgeDevices() {
 	for i := range p.nodes {
 		n := &p.nodes[i]
-		if n.was.devices == nil || n.was.devices == n.now.devices {
-			continue
+		most := n.was.deviceUse()
+		for d, used := range n.now.deviceUse() {
+			most[d] = max(most[d], used)
 		}
-		most, frees := n.now.deviceUse(), false
-		for d, used := range n.was.devices {
-			if used > most[d] {
-				most[d], frees = used, true
-			}
-		}
-		if frees {
+		if most != n.now.deviceUse() {
 			use := most
 			p.keep(n).devices = &use
 		}
