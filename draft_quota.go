@@ -39,12 +39,15 @@ func (d *Draft) books() *tx {
 
 // chargeStep counts what a step changes in the queues; undo takes it back. A nil charge changes nothing.
 func (d *Draft) chargeStep(c *stepCharge, undo bool) {
-	if c == nil {
-		return
+	switch {
+	case c == nil:
+	case undo:
+		d.books().charge(&c.after, -1)
+		d.books().charge(&c.before, 1)
+	default:
+		d.books().charge(&c.before, -1)
+		d.books().charge(&c.after, 1)
 	}
-	sign := 1 - 2*btoi(undo)
-	d.books().charge(&c.before, -sign)
-	d.books().charge(&c.after, sign)
 }
 
 // arrivalCharge returns what the placement of a capsule of the spec on a node changes in the queues; nil: nothing.
@@ -82,8 +85,22 @@ func (d *Draft) keepsQuota(c *Capsule, n *NodeState, step *stepCharge) error {
 }
 
 // lacks returns what is lacking for a step that is counted already, how much the step asks for of it, and how much of that there is;
-// nil: nothing is lacking.
+// nil: nothing is lacking. If the step uses a full queue no more than before the proposal, an earlier step may lack what that has left.
 func (d *Draft) lacks(step *stepCharge) (l *lack, want, free int64) {
+	l, want, free, full := d.lacksFor(step, step)
+	if l != nil || !full {
+		return l, want, free
+	}
+	for _, earlier := range d.ownCharges() {
+		if l, want, free, _ = d.lacksFor(earlier, step); l != nil {
+			break
+		}
+	}
+	return l, want, free
+}
+
+// lacksFor is lacks for one step of the proposal in the making, of which the last is counted but not noted yet. Full: a queue is overfull.
+func (d *Draft) lacksFor(step, last *stepCharge) (l *lack, want, free int64, full bool) {
 	books := d.books()
 	q := books.queue(step.after.queue)
 	for r, x := range step.after.asks(&step.before) {
@@ -91,22 +108,23 @@ func (d *Draft) lacks(step *stepCharge) (l *lack, want, free int64) {
 			continue
 		}
 		for level := q; level != nil; level = level.parent(books) {
-			if left := level.available(books, r); left.Negative() && d.rises(level.id, r, step) {
-				return books.lackOf(q, level, r), x, left.Plus(x).Int64()
+			left := level.available(books, r)
+			if full = full || left.Negative(); left.Negative() && d.rises(level.id, r, last) {
+				return books.lackOf(q, level, r), x, left.Plus(x).Int64(), true
 			}
 		}
 	}
-	return nil, 0, 0
+	return nil, 0, 0, full
 }
 
 // rises reports whether the proposal in the making lets a queue use more of a resource, with a step that is counted but not noted yet.
 func (d *Draft) rises(id QueueID, r resource, step *stepCharge) bool {
-	used, own := d.books().queue(id).used.of(r), append(d.ownCharges(), step)
+	used, own := d.books().queue(id).used.of(r), append([]*stepCharge{step}, d.ownCharges()...) // newest first: then no queue is touched that was not
 	for _, c := range own {
 		d.chargeStep(c, true)
 	}
 	was := d.books().queue(id).used.of(r)
-	for _, c := range own {
+	for _, c := range slices.Backward(own) {
 		d.chargeStep(c, false)
 	}
 	return used.Exceeds(was)
