@@ -136,7 +136,8 @@ func (d *Draft) Sync(view *View) {
 		view = nil
 	}
 	if view != d.view {
-		*d = Draft{view: view, syncs: d.syncs, journal: d.journal, company: d.company, rules: d.rules}
+		*d = Draft{view: view, syncs: d.syncs, journal: d.journal, company: d.company, rules: d.rules,
+			capsules: map[CapsuleID]draftUse{}, holds: map[HoldID]draftUse{}, counted: map[memberSet]*plannedMembers{}}
 	}
 	d.syncs++
 	if view == nil {
@@ -312,9 +313,7 @@ func (d *Draft) Hold(h Hold) error {
 	}
 	use := d.holds[h.ID]
 	_, lives := d.view.state.Hold(h.ID)
-	switch replaced := use.what == draftReleased && use.at >= d.open; {
-	case replaced:
-	case lives || use.what != draftUntouched:
+	if replaced := use.what == draftReleased && use.at >= d.open; !replaced && (lives || use.what != draftUntouched) {
 		return d.refuse("", n, "there is a hold %q already; choose another id", h.ID)
 	}
 	room := Spec{Tolerate: []Toleration{{Op: "Exists"}}, Envelope: Envelope{Reservation: h.Room}, Devices: DeviceRequest{Count: h.Devices.Len(), Milli: h.Milli}}
@@ -329,9 +328,6 @@ func (d *Draft) Hold(h Hold) error {
 		if err := d.yields("", taken, &ask{room: &h.Room, devices: h.Devices, milli: h.Milli, hold: true}); err != nil {
 			return err
 		}
-	}
-	if d.holds == nil {
-		d.holds = map[HoldID]draftUse{}
 	}
 	d.holds[h.ID] = draftUse{draftTaken, len(d.log)}
 	d.step(draftStep{node: n, use: use}, taken, h)
@@ -385,9 +381,6 @@ func (d *Draft) endHold(r Release) error {
 	left.gives(h.Room, h.Devices, h.Milli)
 	left.holds--
 	left.spares(&h)
-	if d.holds == nil {
-		d.holds = map[HoldID]draftUse{}
-	}
 	d.holds[r.Hold] = draftUse{draftReleased, len(d.log)}
 	d.step(draftStep{node: n, use: use, frees: true}, left, r)
 	return nil

@@ -189,9 +189,6 @@ func (d *Draft) names() *dimensionNames {
 
 // use records what the next step does with a capsule.
 func (d *Draft) use(id CapsuleID, act draftAct) {
-	if d.capsules == nil {
-		d.capsules = map[CapsuleID]draftUse{}
-	}
 	d.capsules[id] = draftUse{act, len(d.log)}
 }
 

@@ -78,9 +78,7 @@ func (d *Draft) keepsBudgets(s *draftStep, c *Capsule, do Commitment) error {
 		}
 		m := d.counted[of]
 		if m == nil {
-			if m = new(plannedMembers); d.counted == nil {
-				d.counted = map[memberSet]*plannedMembers{}
-			}
+			m = new(plannedMembers)
 			d.counted[of] = m
 		}
 		d.count(s, m)
@@ -161,20 +159,16 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 			return err
 		}
 	}
-	if !c.Placed() {
-		d.use(c.ID, act)
-		d.chargeStep(s.charge, false)
-		d.step(s, nil, do)
-		return nil
-	}
-	n := d.nodes[d.view.state.Node(c.Node).index]
-	left := d.copies.New(*n)
-	e, _ := do.(Evict)
-	left.loses(c, d.view.state.rev+1, e.surges(c, n.Node))
-	s.node = n
-	if err := d.moved(&s, c.ID, c.leaving(n.Node)...); err != nil {
-		d.uncount(&s)
-		return err
+	var left *NodeState
+	if c.Placed() {
+		n := d.nodes[d.view.state.Node(c.Node).index]
+		s.node, left = n, d.copies.New(*n)
+		e, _ := do.(Evict)
+		left.loses(c, d.view.state.rev+1, e.surges(c, n.Node))
+		if err := d.moved(&s, c.ID, c.leaving(n.Node)...); err != nil {
+			d.uncount(&s)
+			return err
+		}
 	}
 	d.use(c.ID, act)
 	d.chargeStep(s.charge, false)

@@ -105,13 +105,11 @@ func (d *Draft) Respec(r Respec) error {
 
 // betOnRoom appends the bet on a node if the proposal takes more there than it releases.
 func (d *Draft) betOnRoom(bets []Precondition, n *planNode) []Precondition {
-	need, needs := Resources{}, false
+	var need Resources
 	for i := range need {
-		if need[i] = max(0, n.now.used[i]-n.was.used[i]); need[i] > 0 {
-			needs = true
-		}
+		need[i] = max(0, n.now.used[i]-n.was.used[i])
 	}
-	if needs {
+	if need != (Resources{}) {
 		bets = append(bets, d.freeBoxes.New(NodeFreeOf{Node: n.now.Node.ID, AtLeast: need}))
 	}
 	return bets
@@ -274,13 +272,9 @@ func (d *Draft) forgetAfter(from int) {
 
 // restoreUse sets the use of the capsule or the hold of a commitment back to its value before that step.
 func (d *Draft) restoreUse(c Commitment, use draftUse) {
-	hold := HoldID("")
-	if h, ok := c.(Hold); ok {
-		hold = h.ID
-	} else if r, ok := c.(Release); ok {
-		hold = r.Hold
-	}
-	if hold != "" {
+	h, _ := c.(Hold)
+	r, _ := c.(Release)
+	if hold := cmp.Or(h.ID, r.Hold); hold != "" {
 		d.holds[hold] = use
 	} else if id := c.effect().changes(); id != "" {
 		d.capsules[id] = use

@@ -39,15 +39,15 @@ func (d *Draft) books() *tx {
 
 // chargeStep counts what a step changes in the queues; undo takes it back. A nil charge changes nothing.
 func (d *Draft) chargeStep(c *stepCharge, undo bool) {
-	switch {
-	case c == nil:
-	case undo:
-		d.books().charge(&c.after, -1)
-		d.books().charge(&c.before, 1)
-	default:
-		d.books().charge(&c.before, -1)
-		d.books().charge(&c.after, 1)
+	if c == nil {
+		return
 	}
+	from, to := &c.before, &c.after
+	if undo {
+		from, to = to, from
+	}
+	d.books().charge(from, -1)
+	d.books().charge(to, 1)
 }
 
 // arrivalCharge returns what the placement of a capsule of the spec on a node changes in the queues; nil: nothing.
