@@ -53,7 +53,7 @@ type Draft struct {
 	rules   draftCompany
 	tallies map[string][]*tally // by group
 	touched slots.Set
-	// The proposal that Propose returns.
+	// Memory for sum.
 	made planSum
 	// Memory for copies of nodes, and for proposals.
 	copies      slab.Of[NodeState]
