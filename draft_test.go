@@ -887,6 +887,26 @@ func TestDraftBorrowsFromNobodyWhereThePlanAlsoFrees(t *testing.T) {
 	require.ErrorIs(t, d.Place(v.State().Capsule("small"), Choice{Node: v.State().Node("a")}), ErrInfeasible)
 }
 
+// A loan that an earlier proposal brings in the place of what it releases may not come to be, so the nomination claims all its room from
+// the later ones.
+func TestDraftCountsNoLoanThatMayNotCome(t *testing.T) {
+	l := &MemoryLedger{Bounds: Limits{NominatedShare: 100}}
+	urgent, small := wants(4), wants(2)
+	urgent.Priority, small.Backfills, small.RunsAtMost = 1, true, time.Minute
+	commit(t, l, PutNode{machine("a", 6)}, Submit{IDs: []CapsuleID{"urgent"}, Spec: urgent}, Submit{IDs: []CapsuleID{"small"}, Spec: small},
+		Submit{IDs: []CapsuleID{"done", "plain"}, Spec: wants(2)}, Place{Capsule: "done", Node: "a"})
+	commit(t, l, Nominate{Capsule: "urgent", Ends: time.Unix(9000, 0), Lends: time.Hour, Parts: []NominatedRoom{{Node: "a", Room: Resources{CPU: 4}}}})
+	v, _ := viewOf(t, l, nil)
+	var d Draft
+	d.Sync(v)
+	to := Choice{Node: v.State().Node("a")}
+	require.NoError(t, d.Release(Release{Capsule: "done", Final: true}))
+	require.NoError(t, d.Place(v.State().Capsule("small"), to))
+	require.NoError(t, v.State().Check(d.Propose()))
+	require.Error(t, v.State().Check(Proposal{Do: []Commitment{Place{Capsule: "plain", Node: "a"}}}))
+	require.ErrorIs(t, d.Place(v.State().Capsule("plain"), to), ErrInfeasible)
+}
+
 // Of capsules that one proposal places on a node where others still stop, all that take an extra wait for these, if they
 // do not fit beside them together: the ledger judges the sum. A rollback of one lets the others start at once again.
 func TestDraftDelaysAllThatTakeAnExtra(t *testing.T) {

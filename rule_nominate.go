@@ -661,15 +661,15 @@ type nodeAsks struct {
 	newest Revision
 }
 
-// hedgeLoans lets nominations claim all their room on a node on which a proposal frees any: which loans come to be there depends on
-// what commits. The room of holds that the proposal ends was to spare for its own steps alone.
+// hedgeLoans lets nominations claim all their room on a node on which a proposal frees any, or borrows some while it frees others: which
+// loans come to be there depends on what commits. The room of holds that the proposal ends was to spare for its own steps alone.
 func (p *planSum) hedgeLoans() {
 	for i := range p.nodes {
 		n := &p.nodes[i]
-		if n.kept == nil {
+		if n.kept == nil && n.was.loans == n.now.loans {
 			continue
 		}
-		if n.kept.loans = nil; n.now.nominated != nil {
+		if p.keep(n).loans = nil; n.now.nominated != nil {
 			n.kept.nominated = &nominated{parts: n.now.nominated.parts, keeps: n.now.nominated.keeps}
 		}
 	}
