@@ -73,6 +73,12 @@ func (b *Budget) passes(priority *int32) bool {
 	return priority != nil && b.Above != 0 && *priority >= b.Above
 }
 
+// binds reports whether a wish must keep the budget: a wish for work of this priority, as in passes, that takes off its node a
+// capsule that was so healthy.
+func (b *Budget) binds(priority *int32, was health) bool {
+	return !b.passes(priority) && (!b.FreeUnready || b.counts(was) > 0)
+}
+
 // members returns the group or the module that the budget covers.
 func (b *Budget) members() memberSet {
 	if b.Module != "" {
@@ -100,6 +106,11 @@ func (b *Budget) faults() (out []string) {
 // refusal returns the reason for refusing a proposal that would leave only so many members healthy.
 func (b *Budget) refusal(healthy int) string {
 	return fmt.Sprintf("budget %q: %d healthy of %d after this, %d needed", b.ID, healthy, b.Expected, b.needed())
+}
+
+// rejection returns what a refusal says of a wish that would leave only so many members healthy.
+func (b *Budget) rejection(c CapsuleID, healthy int) Rejection {
+	return Rejection{Capsule: c, Budget: b.ID, Want: int64(b.needed()), Free: int64(healthy), Reason: b.refusal(healthy)}
 }
 
 // memberSet is the name of a module, if module is true, or else of a group.
@@ -147,6 +158,9 @@ func (h health) plus(o health, sign int) health {
 
 // below reports whether one of the counts is lower than in o.
 func (h health) below(o health) bool { return h.placed < o.placed || h.ready < o.ready }
+
+// worst returns the lower of both counts each.
+func worst(a, b health) health { return health{min(a.placed, b.placed), min(a.ready, b.ready)} }
 
 // counts returns how many members are healthy by the budget.
 func (b *Budget) counts(h health) int {

@@ -3,6 +3,8 @@ package orbit
 import (
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 
 	"github.com/orbitsched/orbit/internal/slab"
 	"github.com/orbitsched/orbit/internal/slots"
@@ -39,17 +41,20 @@ type Draft struct {
 	// Commitments since Sync; those from open on make the next proposal.
 	log  []Commitment
 	open int
-	// What the plan has done with capsules and holds, and which members of groups and modules with a budget it takes
-	// off.
+	// What the plan has done with capsules and holds.
 	capsules map[CapsuleID]draftUse
 	holds    map[HoldID]draftUse
-	missed   map[memberSet]*draftMissing
+	// What it does with the members of groups and modules that have budgets; and the values before each change of that.
+	counted map[memberSet]*plannedMembers
+	counts  []memberCount
 	// The cached domains of groups that capsules want to be near (nearby), and how often the cache was emptied.
 	near    map[Near]*nearby
 	company uint64
 	rules   draftCompany
 	tallies map[string][]*tally // by group
 	touched slots.Set
+	// Memory for sum.
+	made planSum
 	// Memory for copies of nodes, and for proposals.
 	copies      slab.Of[NodeState]
 	commitments slab.Of[Commitment]
@@ -87,6 +92,10 @@ type draftStep struct {
 	delayed []int
 	// What the step changes in the queues; nil: nothing.
 	charge *stepCharge
+	// How many of Draft.counts, the last ones, are of this step.
+	counts int
+	// The step may free something; it is one of Withdraw.
+	frees, withdraws bool
 	// The length of the log before the step, and the log position at which the proposal in the making began.
 	log, open int
 }
@@ -113,7 +122,6 @@ const (
 // changed nodes; with another view than last time, to the number of all nodes. With a view that is nil, or that has not
 // been refreshed yet, the draft is empty: nothing fits it, and its steps return an error.
 func (d *Draft) Sync(view *View) {
-	clear(d.missed)
 	for i := range d.steps {
 		moves := d.steps[i].moves
 		d.steps[i].moves = nil // Rollback need not uncount them one by one: Sync replaces d.rules as a whole
@@ -122,12 +130,14 @@ func (d *Draft) Sync(view *View) {
 		}
 	}
 	d.Rollback(0)
+	clear(d.counted)
 	d.queues, d.allModels = nil, nil
 	if view != nil && view.state == nil {
 		view = nil
 	}
 	if view != d.view {
-		*d = Draft{view: view, syncs: d.syncs, journal: d.journal, company: d.company, rules: d.rules}
+		*d = Draft{view: view, syncs: d.syncs, journal: d.journal, company: d.company, rules: d.rules,
+			capsules: map[CapsuleID]draftUse{}, holds: map[HoldID]draftUse{}, counted: map[memberSet]*plannedMembers{}}
 	}
 	d.syncs++
 	if view == nil {
@@ -229,38 +239,63 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	case !c.Pending():
 		return d.refuse(c.ID, n, "capsule %q is not pending; to move it use Evict first, and submit it again if it was released for good", c.ID)
 	}
-	if err := d.takesCapsule(c, n, to.Devices); err != nil {
-		return err
-	}
-	if c.runsElsewhere() && !n.Node.Confirms {
-		return d.refuse(c.ID, n, "capsule %q has to stop on another node first; node %q does not confirm, so nothing waits there", c.ID, n.Node.ID)
-	}
-	after, err := d.keepsCompany(c, n)
+	s := draftStep{node: n, use: use, spec: c.Spec}
+	taken, after, err := d.arrives(&s, c, to.Devices)
 	if err != nil {
-		return err
-	}
-	taken := d.copies.New(*n)
-	taken.takes(c.Spec, to.Devices)
-	if n.nominated != nil {
-		own := c.Spec.ask(to.Devices, d.nominationOf(c.ID))
-		if err := d.yields(c.ID, taken, &own); err != nil {
-			return err
-		}
-	}
-	s := draftStep{node: n, use: use, spec: c.Spec, charge: d.arrivalCharge(c.Spec, n.Node)}
-	if err := d.arrives(c, n, s.charge); err != nil {
-		return err
-	}
-	if err := d.moved(&s, c.ID, companyMove{c.Spec, n.Node, 0, 1}); err != nil {
-		d.chargeStep(s.charge, true)
 		return err
 	}
 	if after || c.runsElsewhere() { // it need not wait for its own remains, but the others on the node do
 		s.delayed = d.delay(n, c.Spec)
 	}
+	if use.what == draftReleased {
+		if left := d.leaver(d.log[use.at]); left != nil {
+			d.returns(&s, left, d.view.state.NodeByIndex(int(n.index)))
+		}
+	}
 	d.use(c.ID, draftTaken)
 	d.step(s, taken, d.placeBoxes.New(Place{Capsule: c.ID, Node: n.Node.ID, Devices: to.Devices, Note: to.Note, At: d.now, After: after}))
 	return nil
+}
+
+// arrives judges by all rules that a capsule comes to the node of step s, and counts it. It returns the node as the step leaves it, and
+// whether the capsule has to wait there (Place.After). A capsule without an id stands for any of its spec, with the nomination of LookAs.
+func (d *Draft) arrives(s *draftStep, c *Capsule, devices DeviceSet) (taken *NodeState, after bool, err error) {
+	n := s.node
+	if faults := c.Spec.faults; !c.Spec.Shared() && len(faults()) > 0 { // it may never have been in a ledger
+		return nil, false, invalidf("capsule %q: %s", c.ID, strings.Join(faults(), "; "))
+	}
+	if err := d.takes(c, n, devices); err != nil {
+		return nil, false, err
+	}
+	if c.runsElsewhere() && !n.Node.Confirms {
+		return nil, false, d.refuse(c.ID, n, "capsule %q has to stop on another node first; node %q does not confirm, so nothing waits there", c.ID, n.Node.ID)
+	}
+	if after, err = d.keepsCompany(c, n); err != nil {
+		return nil, false, err
+	}
+	taken = d.copies.New(*n)
+	taken.takes(c.Spec, devices)
+	if n.nominated != nil {
+		own := c.Spec.ask(devices, n.nominated.asker)
+		if c.ID != "" {
+			own.nomination = d.nominationOf(c.ID)
+		}
+		if err := d.yields(c.ID, taken, &own); err != nil {
+			return nil, false, err
+		}
+	}
+	s.charge = d.arrivalCharge(c.Spec, n.Node)
+	if err := d.keepsQuota(c, n, s.charge); err != nil {
+		return nil, false, err
+	}
+	if err = d.reclaimsFairly(c, n); err == nil {
+		err = d.moved(s, c.ID, companyMove{c.Spec, n.Node, 0, 1})
+	}
+	if err != nil {
+		d.chargeStep(s.charge, true)
+		return nil, false, err
+	}
+	return taken, after, nil
 }
 
 // Hold keeps room on a node, as a commitment of the next proposal. Errors are those of Place, and ErrInvalid for a
@@ -278,9 +313,7 @@ func (d *Draft) Hold(h Hold) error {
 	}
 	use := d.holds[h.ID]
 	_, lives := d.view.state.Hold(h.ID)
-	switch replaced := use.what == draftReleased && use.at >= d.open; {
-	case replaced:
-	case lives || use.what != draftUntouched:
+	if replaced := use.what == draftReleased && use.at >= d.open; !replaced && (lives || use.what != draftUntouched) {
 		return d.refuse("", n, "there is a hold %q already; choose another id", h.ID)
 	}
 	room := Spec{Tolerate: []Toleration{{Op: "Exists"}}, Envelope: Envelope{Reservation: h.Room}, Devices: DeviceRequest{Count: h.Devices.Len(), Milli: h.Milli}}
@@ -295,9 +328,6 @@ func (d *Draft) Hold(h Hold) error {
 		if err := d.yields("", taken, &ask{room: &h.Room, devices: h.Devices, milli: h.Milli, hold: true}); err != nil {
 			return err
 		}
-	}
-	if d.holds == nil {
-		d.holds = map[HoldID]draftUse{}
 	}
 	d.holds[h.ID] = draftUse{draftTaken, len(d.log)}
 	d.step(draftStep{node: n, use: use}, taken, h)
@@ -351,11 +381,8 @@ func (d *Draft) endHold(r Release) error {
 	left.gives(h.Room, h.Devices, h.Milli)
 	left.holds--
 	left.spares(&h)
-	if d.holds == nil {
-		d.holds = map[HoldID]draftUse{}
-	}
 	d.holds[r.Hold] = draftUse{draftReleased, len(d.log)}
-	d.step(draftStep{node: n, use: use}, left, r)
+	d.step(draftStep{node: n, use: use, frees: true}, left, r)
 	return nil
 }
 
@@ -390,6 +417,15 @@ func (d *Draft) push(s draftStep, now *NodeState) {
 	}
 }
 
+// placement returns the position of the step that places a capsule, by the log position of the placement.
+func (d *Draft) placement(at int) int {
+	i, _ := slices.BinarySearchFunc(d.steps, at, func(s draftStep, at int) int { return s.log - at })
+	for d.steps[i].spec == nil { // a step without a commitment, which Propose has noted
+		i++
+	}
+	return i
+}
+
 // current returns a node as the plan leaves it; n may be any earlier copy of that node.
 func (d *Draft) current(n *NodeState) (*NodeState, error) {
 	switch {
@@ -408,12 +444,17 @@ func (d *Draft) current(n *NodeState) (*NodeState, error) {
 // refuse returns the error of a step that breaks a rule: a Rejection of kind ErrInfeasible, at the next position of the
 // proposal.
 func (d *Draft) refuse(c CapsuleID, n *NodeState, format string, args ...any) error {
-	r := &Rejection{Kind: ErrInfeasible, Do: len(d.log) - d.open, Capsule: c, Reason: fmt.Sprintf(format, args...)}
-	if d.view != nil {
-		r.At = d.view.Revision()
-	}
+	r := &Rejection{Capsule: c, Reason: fmt.Sprintf(format, args...)}
 	if n != nil {
 		r.Node = n.Node.ID
+	}
+	return d.refused(r)
+}
+
+// refused completes the rejection of a step.
+func (d *Draft) refused(r *Rejection) error {
+	if r.Kind, r.Do = ErrInfeasible, len(d.log)-d.open; d.view != nil {
+		r.At = d.view.Revision()
 	}
 	return r
 }

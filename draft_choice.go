@@ -64,10 +64,7 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 	if use.what != draftTaken || d.open < len(d.log) {
 		return false
 	}
-	i, _ := slices.BinarySearchFunc(d.steps, use.at, func(s draftStep, at int) int { return s.log - at })
-	for d.steps[i].spec == nil { // a step without a commitment, which Propose has noted
-		i++
-	}
+	i := d.placement(use.at)
 	last := i
 	for last+1 < len(d.steps) && d.steps[last+1].open == d.steps[i].open {
 		last++
@@ -85,7 +82,7 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 	left := d.copies.New(*n)
 	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
 	left.Capsules--
-	s := draftStep{node: n, use: use, log: len(d.log), open: d.open}
+	s := draftStep{node: n, use: use, log: len(d.log), open: d.open, withdraws: true}
 	if was := d.steps[i].charge; was != nil {
 		s.charge = &stepCharge{was.after, was.before}
 		d.chargeStep(s.charge, false)
@@ -192,9 +189,6 @@ func (d *Draft) names() *dimensionNames {
 
 // use records what the next step does with a capsule.
 func (d *Draft) use(id CapsuleID, act draftAct) {
-	if d.capsules == nil {
-		d.capsules = map[CapsuleID]draftUse{}
-	}
 	d.capsules[id] = draftUse{act, len(d.log)}
 }
 
@@ -217,13 +211,6 @@ func (d *Draft) takes(c *Capsule, n *NodeState, set DeviceSet) error {
 		return d.refuse(c.ID, n, "node %q: devices %016b are not all there, healthy and free", n.Node.ID, set)
 	}
 	return nil
-}
-
-// withdraws reports whether the step is one of Withdraw, for which Rollback restores the use draftTaken. Any other step
-// with a node either has a spec (a placement), or restores another use: the one before a hold, or that of a capsule or
-// a hold that was untouched before its release.
-func (s *draftStep) withdraws() bool {
-	return s.node != nil && s.spec == nil && s.use.what == draftTaken
 }
 
 // countMisfits counts the nodes of a state by why they cannot take the spec, and those that only movable work keeps from

@@ -27,15 +27,6 @@ type draftCompany struct {
 	about    map[string][]*verdicts
 }
 
-// companyMove adds a capsule of the spec to a node's counts, or takes one off. Kind says whether the capsule is placed
-// there or still stops there; by is 1 or -1.
-type companyMove struct {
-	spec *Spec
-	node *Node
-	kind companyKind
-	by   int
-}
-
 // moved counts the moves of a step and keeps them in the step. If they make an earlier placement of the same proposal
 // break a rule, moved undoes them and returns an error, because the ledger judges all steps of a proposal together.
 func (d *Draft) moved(s *draftStep, c CapsuleID, moves ...companyMove) error {
@@ -58,9 +49,8 @@ func (d *Draft) moved(s *draftStep, c CapsuleID, moves ...companyMove) error {
 	for i := range s.moves {
 		d.countMove(&s.moves[i], -1)
 	}
-	r.Kind, r.Do, r.Capsule, r.At, r.advice = ErrInfeasible, len(d.log)-d.open, c, d.view.Revision(), ""
-	r.Reason = "an earlier step would break a rule: " + r.Reason
-	return r
+	r.Capsule, r.advice, r.Reason = c, "", "an earlier step would break a rule: "+r.Reason
+	return d.refused(r)
 }
 
 // disturbed judges the earlier placements of the proposal in the making again, after a capsule of the spec by has been
@@ -320,9 +310,8 @@ func (d *Draft) keepsCompany(c *Capsule, n *NodeState) (after bool, err error) {
 			return true, nil
 		}
 	}
-	r.Kind, r.Do, r.Capsule, r.At, r.advice = ErrInfeasible, len(d.log)-d.open, c.ID, d.view.Revision(), ""
-	r.Reason = d.view.state.evenReason(r, c.Spec, len(d.log)-d.open+1)
-	return false, r
+	r.Capsule, r.advice, r.Reason = c.ID, "", d.view.state.evenReason(r, c.Spec, len(d.log)-d.open+1)
+	return false, d.refused(r)
 }
 
 // describes returns the description of a node of the view.

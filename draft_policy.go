@@ -52,7 +52,7 @@ func (d *Draft) Protect(id CapsuleID, lasts time.Duration) error {
 	if use.what != draftTaken || use.at < d.open || slices.ContainsFunc(d.log[d.open:], func(c Commitment) bool { p, is := c.(Protect); return is && p.Capsule == id }) {
 		return d.refuse(id, nil, "capsule %q is not placed by the proposal in the making, or protected by it already", id)
 	}
-	if c := d.view.state.Capsule(id); c != nil && c.Spec.Backfills {
+	if d.steps[d.placement(use.at)].spec.Backfills {
 		return d.refuse(id, nil, "capsule %q backfills, so it cannot be protected", id)
 	}
 	if most := d.view.state.limits.longestProtection(); lasts <= 0 || lasts > most {
@@ -62,112 +62,78 @@ func (d *Draft) Protect(id CapsuleID, lasts time.Duration) error {
 	return nil
 }
 
-// keepsBudgets judges whether the disruption budgets on the groups and the module of a capsule allow one more step that
-// takes it off its node. Only budgets that a wish of the proposal in the making must keep are judged. Capsules that
-// earlier proposals take off their nodes count as missing, unless these place them again: then they are healthy whether
-// or not the proposals commit. If no budget refuses, keepsBudgets counts the step as the next one of the log; otherwise
-// it counts nothing.
-func (d *Draft) keepsBudgets(c *Capsule, do Commitment) error {
-	d.countLeaver(c, do, len(d.log))
+// keepsBudgets judges whether the disruption budgets on the groups and the module of a capsule allow that step s takes it off its node,
+// and counts the step. Only budgets that a wish of the proposal in the making must keep are judged. What earlier proposals take
+// off their nodes counts as missing ([planSum.hedgeHealth]). If a budget refuses, keepsBudgets counts nothing.
+func (d *Draft) keepsBudgets(s *draftStep, c *Capsule, do Commitment) error {
+	if d.view.state.covered.Len() == 0 {
+		return nil
+	}
+	evictor, wish := d.view.state.wishes(c, do)
+	before := d.view.state.health(c)
 	for of := range c.Spec.memberships {
-		m := d.missed[of]
-		if m == nil {
+		covers := d.view.state.coverage(of)
+		if covers == nil {
 			continue
 		}
-		healthy := d.view.state.coverage(of).healthy.plus(d.missing(m), -1).plus(m.leave, -1)
-		for _, w := range m.wished {
-			if rest := w.budget.counts(healthy); rest < w.budget.needed() {
-				d.uncountLeaver(c)
-				return d.refuseWish(c.ID, w.budget, rest)
+		m := d.counted[of]
+		if m == nil {
+			m = new(plannedMembers)
+			d.counted[of] = m
+		}
+		d.count(s, m)
+		m.leave = m.leave.plus(before, 1)
+		for _, b := range covers.budgets {
+			if wish && b.binds(evictor, before) && !slices.Contains(m.wished, b) {
+				m.wished = append(m.wished, b)
+			}
+		}
+		healthy := covers.healthy.plus(m.missing, -1).plus(m.leave, -1)
+		for _, b := range m.wished {
+			if left := b.counts(healthy); left < b.needed() {
+				d.uncount(s)
+				r := b.rejection(c.ID, left)
+				return d.refused(&r)
 			}
 		}
 	}
 	return nil
 }
 
-// draftMissing counts the members that a plan takes off their nodes, of one group or module that has a budget.
-type draftMissing struct {
-	// The log positions of the steps that take a member off its node. Count sums up the first counted of them, all of
-	// which belong to earlier proposals.
-	at      []int
-	counted int
-	count   health
-	// The proposal that begins at log position open: the healthy members that it takes off their nodes, and the budgets
-	// that its wishes must keep, in the order of the first such wish.
-	open   int
-	leave  health
-	wished []wishedBudget
-}
-
-// wishedBudget is a budget, and the position in the log of the first wish of a proposal that must keep it.
-type wishedBudget struct {
-	budget *budgetRecord
-	at     int
-}
-
-// missing returns how many healthy members the earlier proposals of the plan cost once they are committed. A member
-// that they place again counts as placed; on a node that confirms it does not count as ready yet.
-func (d *Draft) missing(m *draftMissing) health {
-	for ; m.counted < len(m.at) && m.at[m.counted] < d.open; m.counted++ {
-		m.count = m.count.plus(d.takenOff(m.at[m.counted]), 1)
-	}
-	return m.count
-}
-
-// takenOff returns how many healthy members the step at one log position costs; see missing.
-func (d *Draft) takenOff(at int) health {
-	s := d.view.state
-	left := s.Capsule(d.log[at].effect().leaves)
-	before, after := s.health(left), health{}
-	if use := d.capsules[left.ID]; use.what == draftTaken {
-		if n := s.Node(d.log[use.at].(Place).Node); n.lender(left.Spec) == nil {
-			after = n.Node.health(&Capsule{})
-		}
-	}
-	return before.plus(health{min(before.placed, after.placed), min(before.ready, after.ready)}, -1)
-}
-
-// uncountLeaver undoes countLeaver for the last capsule that was counted.
-func (d *Draft) uncountLeaver(c *Capsule) {
-	for of := range c.Spec.memberships {
-		m := d.missed[of]
-		if m == nil {
-			continue
-		}
-		last := len(m.at) - 1
-		if m.counted > last {
-			m.counted, m.count = last, m.count.plus(d.takenOff(m.at[last]), -1)
-		}
-		m.wished = slices.DeleteFunc(m.wished, func(w wishedBudget) bool { return w.at == m.at[last] })
-		m.at, m.leave = m.at[:last], m.leave.plus(d.view.state.health(c), -1)
-	}
-}
-
-// reopen undoes Propose: the steps of the last proposal, from log position from on, belong to the proposal in the
-// making again. Their counts for budgets move from the earlier proposals to that one.
-func (d *Draft) reopen(from int) {
-	steps := d.log[from:d.open]
-	if d.open = from; len(d.missed) == 0 {
+// returns counts that step s places a capsule of the view again, which an earlier step of the proposal has taken off its node.
+func (d *Draft) returns(s *draftStep, left *Capsule, to *NodeState) {
+	if len(d.counted) == 0 || to.lender(left.Spec) != nil {
 		return
 	}
-	for _, step := range slices.Backward(steps) {
-		if c := d.leaver(step); c != nil {
-			d.uncountLeaver(c)
-		}
-	}
-	for i, step := range steps {
-		if c := d.leaver(step); c != nil {
-			d.countLeaver(c, step, from+i)
+	healthy := worst(d.view.state.health(left), to.Node.health(&Capsule{}))
+	for of := range left.Spec.memberships {
+		if m := d.counted[of]; m != nil {
+			d.count(s, m)
+			m.again = m.again.plus(healthy, 1)
 		}
 	}
 }
 
-// refuseWish returns the error of a step that would leave a budget with only this number of healthy members.
-func (d *Draft) refuseWish(id CapsuleID, b *budgetRecord, healthy int) error {
-	return &Rejection{
-		Kind: ErrInfeasible, Do: len(d.log) - d.open, Capsule: id, At: d.view.Revision(), Budget: b.ID,
-		Want: int64(b.needed()), Free: int64(healthy), Reason: b.refusal(healthy),
+// count notes that step s changes a count.
+func (d *Draft) count(s *draftStep, m *plannedMembers) {
+	d.counts = append(d.counts, memberCount{m, *m})
+	s.counts++
+}
+
+// uncount undoes what step s, the last one, has counted.
+func (d *Draft) uncount(s *draftStep) {
+	from := len(d.counts) - s.counts
+	for _, c := range slices.Backward(d.counts[from:]) {
+		*c.of = c.was
 	}
+	clear(d.counts[from:])
+	d.counts = d.counts[:from]
+}
+
+// memberCount is a count, and its value before a step.
+type memberCount struct {
+	of  *plannedMembers
+	was plannedMembers
 }
 
 // leave notes a step that takes a capsule of the view off its node, after it has judged protections, budgets and the
@@ -176,40 +142,36 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 	if d.view.state.protected.Len() > 0 {
 		if _, wish := d.view.state.wishes(c, do); wish || d.leaver(do) == nil {
 			if r := d.view.state.shielded(c); r != nil {
-				r.Kind, r.Do, r.At = ErrInfeasible, len(d.log)-d.open, d.view.Revision()
-				return r
+				return d.refused(r)
 			}
 		}
 	}
-	covered := d.leaver(do) != nil && d.view.state.isCovered(c.Spec)
-	if covered {
-		if err := d.keepsBudgets(c, do); err != nil {
+	s := draftStep{use: d.capsules[c.ID], frees: true}
+	if r, ok := do.(Release); !ok || r.Final || c.surging() == nil { // else it stays placed
+		after := charged{queue: c.Spec.Queue, spec: c.Spec, waiting: true}
+		if act == draftEnded {
+			after = charged{}
+		}
+		s.charge = d.changedCharge(c, after)
+	}
+	if d.leaver(do) != nil {
+		if err := d.keepsBudgets(&s, c, do); err != nil {
 			return err
 		}
 	}
-	charge := d.leavingCharge(c, act)
-	if r, ok := do.(Release); ok && !r.Final && c.surging() != nil { // it stays placed
-		charge = nil
-	}
-	if use := d.capsules[c.ID]; !c.Placed() {
-		d.use(c.ID, act)
-		d.chargeStep(charge, false)
-		d.step(draftStep{use: use, charge: charge}, nil, do)
-		return nil
-	}
-	n := d.nodes[d.view.state.Node(c.Node).index]
-	left := d.copies.New(*n)
-	e, _ := do.(Evict)
-	left.loses(c, d.view.state.rev+1, e.surges(c, n.Node))
-	s := draftStep{node: n, use: d.capsules[c.ID], charge: charge}
-	if err := d.moved(&s, c.ID, c.leaving(n.Node)...); err != nil {
-		if covered {
-			d.uncountLeaver(c)
+	var left *NodeState
+	if c.Placed() {
+		n := d.nodes[d.view.state.Node(c.Node).index]
+		s.node, left = n, d.copies.New(*n)
+		e, _ := do.(Evict)
+		left.loses(c, d.view.state.rev+1, e.surges(c, n.Node))
+		if err := d.moved(&s, c.ID, c.leaving(n.Node)...); err != nil {
+			d.uncount(&s)
+			return err
 		}
-		return err
 	}
 	d.use(c.ID, act)
-	d.chargeStep(charge, false)
+	d.chargeStep(s.charge, false)
 	d.step(s, left, do)
 	return nil
 }
@@ -367,7 +329,7 @@ func (d *Draft) Nominate(c Nominate) error {
 	if d.view == nil {
 		return d.refuse(c.Capsule, nil, "the draft is empty; call Sync first")
 	}
-	for id := range d.members(c.Capsule, c.Gang) {
+	for id := range d.view.state.capsulesOf(c.Capsule, c.Gang) {
 		if use := d.capsules[id]; use.what != draftUntouched {
 			return d.refuse(id, nil, "capsule %q is %s by this plan already", id, use.what)
 		}

@@ -2,9 +2,7 @@ package orbit
 
 import (
 	"cmp"
-	"iter"
 	"slices"
-	"strings"
 )
 
 // Propose returns the steps since the last call as one proposal. Its preconditions are the given ones and the bets that
@@ -29,15 +27,13 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 		p.If = d.bets.Slice(1)[:0]
 	}
 	first := len(d.steps)
-	for first > 0 && d.steps[first-1].log >= from && d.steps[first-1].open == from && !d.steps[first-1].withdraws() {
+	for first > 0 && d.steps[first-1].log >= from && d.steps[first-1].open == from && !d.steps[first-1].withdraws {
 		first--
 	}
 	own := d.steps[first:]
-	d.touched.Clear(len(d.nodes))
-	for i := range own {
-		if n := own[i].node; n != nil && d.touched.Add(int32(n.index)) {
-			p.If = d.settleNode(p.If, n, d.nodes[n.index])
-		}
+	sum := d.sum(own)
+	for i := range sum.nodes {
+		p.If = d.betOnRoom(p.If, &sum.nodes[i])
 	}
 	for _, bet := range more {
 		if at, ok := bet.(NodeAt); ok && at.Usage != 0 {
@@ -48,9 +44,9 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 		}
 	}
 	p.If = d.betOnCompany(p.If, own)
-	d.keepExtras(own)
-	d.keepQuota(own)
-	d.push(draftStep{log: len(d.log), open: from}, nil)
+	s := draftStep{log: len(d.log), open: from}
+	d.hedge(&s, sum)
+	d.push(s, nil)
 	d.open = len(d.log)
 	d.forgetCompany(p.Do)
 	return p
@@ -94,7 +90,8 @@ func (d *Draft) Respec(r Respec) error {
 			return err
 		}
 	}
-	s := draftStep{node: n, use: use, charge: d.growthCharge(c, r.Spec)}
+	s := draftStep{node: n, use: use, frees: true}
+	s.charge = d.changedCharge(c, charged{queue: c.Spec.Queue, spec: r.Spec, model: r.Spec.modelOn(n.Node), placed: true})
 	if err := d.keepsQuota(c, n, s.charge); err != nil {
 		return err
 	}
@@ -106,82 +103,71 @@ func (d *Draft) Respec(r Respec) error {
 	return nil
 }
 
-// settleNode appends the bet on a node that the proposal has changed from was to now, if it takes more there than it
-// releases. Room that the proposal releases beyond what it takes becomes unavailable to the rest of the plan, because
-// other proposals may commit without it.
-func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondition {
-	need, needs, gives := Resources{}, false, false
+// betOnRoom appends the bet on a node if the proposal takes more there than it releases.
+func (d *Draft) betOnRoom(bets []Precondition, n *planNode) []Precondition {
+	var need Resources
 	for i := range need {
-		if need[i] = now.used[i] - was.used[i]; need[i] > 0 {
-			needs = true
-		} else if need[i] < 0 {
-			need[i], gives = 0, true
-		}
+		need[i] = max(0, n.now.used[i]-n.was.used[i])
 	}
-	if needs {
-		bets = append(bets, d.freeBoxes.New(NodeFreeOf{Node: now.Node.ID, AtLeast: need}))
+	if need != (Resources{}) {
+		bets = append(bets, d.freeBoxes.New(NodeFreeOf{Node: n.now.Node.ID, AtLeast: need}))
 	}
-	use := now.devices
-	if was.devices != nil && was.devices != use {
-		most := now.deviceUse()
-		for i, before := range was.devices {
-			if before > most[i] {
-				most[i], gives = before, true
-				use = &most
-			}
-		}
-	}
-	if !gives { // nothing is released: the node stays as it is
-		return bets
-	}
-	kept := d.copies.New(*now)
-	kept.devices = use
-	for i := range kept.used {
-		kept.used[i] = max(now.used[i], was.used[i])
-	}
-	if kept.loans = nil; kept.nominated != nil { // claims in full: which loans come to be depends on what commits
-		kept.nominated = &nominated{parts: now.nominated.parts}
-	}
-	d.replace(now, kept)
 	return bets
 }
 
-// keepExtras makes what the steps of a proposal free of an extra beyond what they take there unavailable to the rest of
-// the plan, as settleNode does with other room.
-func (d *Draft) keepExtras(own []draftStep) {
-	var kept []companyMove
+// sum returns what the steps of a proposal do, for the rules. It is good until the next call.
+func (d *Draft) sum(own []draftStep) *planSum {
+	p := &d.made
+	p.nodes, p.moves, p.charges, p.members, p.frees, p.copies = p.nodes[:0], p.moves[:0], p.charges[:0], p.members[:0], false, &d.copies
+	counts := len(d.counts)
+	d.touched.Clear(len(d.nodes))
 	for i := range own {
-		for _, m := range own[i].moves {
-			for x := 0; m.by < 0 && x < len(m.spec.Extras); x++ {
-				name := m.spec.Extras[x].Name
-				if freed := extraFreed(own, kept, m.node, name); freed > 0 {
-					kept = append(kept, companyMove{&Spec{Extras: []Extra{{name, 1}}}, m.node, 0, freed})
-				}
-			}
+		s := &own[i]
+		if s.node != nil && d.touched.Add(int32(s.node.index)) {
+			p.nodes = append(p.nodes, planNode{was: s.node, now: d.nodes[s.node.index]})
 		}
+		p.moves = append(p.moves, s.moves...)
+		if s.charge != nil {
+			p.charges = append(p.charges, s.charge)
+		}
+		counts -= s.counts
+		p.frees = p.frees || s.frees
 	}
-	for i := range kept {
-		n := d.nodes[d.view.state.Node(kept[i].node.ID).index]
-		d.countMove(&kept[i], 1)
-		d.push(draftStep{node: n, log: len(d.log), open: d.open, moves: kept[i : i+1]}, d.copies.New(*n))
+	for _, c := range d.counts[counts:] {
+		p.members = append(p.members, c.of)
 	}
+	return p
 }
 
-// extraFreed returns how much less of an extra placed capsules take on a node after the steps of a proposal, and after
-// what of it is kept.
-func extraFreed(own []draftStep, kept []companyMove, n *Node, name string) (freed int) {
-	count := func(moves []companyMove) {
-		for _, m := range moves {
-			if m.node.ID == n.ID && m.kind != stopping {
-				freed -= m.by * int(amountOf(m.spec.Extras, name))
-			}
+// hedge lets later steps of the plan hold whether a proposal commits or not. Step s is the last of the proposal. One that frees
+// nothing has its worst case if it commits, as the draft counts it already.
+func (d *Draft) hedge(s *draftStep, p *planSum) {
+	if !p.frees {
+		return
+	}
+	for _, m := range p.members {
+		d.count(s, m)
+	}
+	moves, charges := len(p.moves), len(p.charges)
+	for _, hedge := range hedges {
+		hedge(p)
+	}
+	for i := range p.nodes {
+		if n := &p.nodes[i]; n.kept != nil {
+			d.replace(n.now, n.kept)
 		}
 	}
-	for i := range own {
-		count(own[i].moves)
+	for _, m := range p.moves[moves:] {
+		n := d.nodes[d.view.state.Node(m.node.ID).index]
+		kept := d.moves.Slice(1)
+		kept[0] = m
+		d.countMove(&kept[0], 1)
+		d.push(draftStep{node: n, log: len(d.log), open: d.open, moves: kept}, d.copies.New(*n))
 	}
-	count(kept)
-	return freed
+	for _, c := range p.charges[charges:] {
+		d.chargeStep(c, false)
+		d.push(draftStep{log: len(d.log), open: d.open, charge: c}, nil)
+	}
 }
 
 // Checkpoint returns a position of the plan to which Rollback can return.
@@ -207,20 +193,15 @@ func (d *Draft) Rollback(to int) {
 			d.nodes[was.node.index] = d.restored(was.node)
 			d.journal.add(was.node.index)
 		}
+		d.uncount(&was)
 		if was.open != d.open {
-			d.reopen(was.open)
 			d.forgetNear()
 		}
-		if was.withdraws() {
+		if was.withdraws {
 			d.capsules[d.log[was.use.at].(Place).Capsule] = was.use
 		}
 		if d.open = was.open; was.log < len(d.log) {
 			d.forgetCompany(d.log[was.log:])
-			if len(d.missed) > 0 {
-				if c := d.leaver(d.log[was.log]); c != nil {
-					d.uncountLeaver(c)
-				}
-			}
 			d.restoreUse(d.log[was.log], was.use)
 			d.log = d.log[:was.log]
 		}
@@ -269,38 +250,6 @@ func (d *Draft) ExtraFree(n *NodeState, name string) int64 {
 	return d.rules.extraFree(n.Node, name)
 }
 
-// countLeaver counts a capsule that the step at a log position takes off its node, in each of its groups and modules
-// that has a budget. It also notes the budgets that the step must keep, if the step is a wish.
-func (d *Draft) countLeaver(c *Capsule, do Commitment, at int) {
-	s := d.view.state
-	evictor, wish := s.wishes(c, do)
-	before := s.health(c)
-	for of := range c.Spec.memberships {
-		covers := s.coverage(of)
-		if covers == nil {
-			continue
-		}
-		if d.missed == nil {
-			d.missed = map[memberSet]*draftMissing{}
-		}
-		m := d.missed[of]
-		if m == nil {
-			m = &draftMissing{}
-			d.missed[of] = m
-		}
-		if m.open != d.open {
-			m.open, m.leave, m.wished = d.open, health{}, m.wished[:0]
-		}
-		m.at, m.leave = append(m.at, at), m.leave.plus(before, 1)
-		for _, b := range covers.budgets {
-			free := !wish || b.passes(evictor) || b.FreeUnready && b.counts(before) == 0
-			if !free && !slices.ContainsFunc(m.wished, func(w wishedBudget) bool { return w.budget == b }) {
-				m.wished = append(m.wished, wishedBudget{b, at})
-			}
-		}
-	}
-}
-
 // restored returns a node to which the plan is rolled back, shown to no asker if it was shown to another one than the
 // current (LookAs).
 func (d *Draft) restored(n *NodeState) *NodeState {
@@ -323,39 +272,12 @@ func (d *Draft) forgetAfter(from int) {
 
 // restoreUse sets the use of the capsule or the hold of a commitment back to its value before that step.
 func (d *Draft) restoreUse(c Commitment, use draftUse) {
-	hold := HoldID("")
-	if h, ok := c.(Hold); ok {
-		hold = h.ID
-	} else if r, ok := c.(Release); ok {
-		hold = r.Hold
-	}
-	if hold != "" {
-		restore(d.holds, hold, use)
+	h, _ := c.(Hold)
+	r, _ := c.(Release)
+	if hold := cmp.Or(h.ID, r.Hold); hold != "" {
+		d.holds[hold] = use
 	} else if id := c.effect().changes(); id != "" {
-		restore(d.capsules, id, use)
-	}
-}
-
-func restore[K comparable](uses map[K]draftUse, key K, use draftUse) {
-	if use.what == draftUntouched {
-		delete(uses, key)
-	} else {
-		uses[key] = use
-	}
-}
-
-// members yields the capsule, or all members of the gang if gang is not empty.
-func (d *Draft) members(capsule CapsuleID, gang GangID) iter.Seq[CapsuleID] {
-	return func(yield func(CapsuleID) bool) {
-		if gang == "" {
-			yield(capsule)
-			return
-		}
-		for c := range d.view.state.Members(gang) {
-			if !yield(c.ID) {
-				return
-			}
-		}
+		d.capsules[id] = use
 	}
 }
 
@@ -363,7 +285,7 @@ func (d *Draft) members(capsule CapsuleID, gang GangID) iter.Seq[CapsuleID] {
 // nomination itself, so that the nomination may have ended when the next proposal is judged. Such a nomination is not
 // ended again to make way.
 func (d *Draft) settles(of *Nomination) bool {
-	for id := range d.members(of.Capsule, of.Gang) {
+	for id := range d.view.state.capsulesOf(of.Capsule, of.Gang) {
 		if d.capsules[id].what != draftUntouched {
 			return true
 		}
@@ -382,26 +304,9 @@ func (d *Draft) Reserve(spec *Spec, to Choice) error {
 	if err != nil {
 		return err
 	}
-	if err := d.takesCapsule(&Capsule{Spec: spec}, n, to.Devices); err != nil {
-		return err
-	}
-	if _, err := d.keepsCompany(&Capsule{Spec: spec}, n); err != nil {
-		return err
-	}
-	taken := d.copies.New(*n)
-	taken.takes(spec, to.Devices)
-	if m := n.nominated; m != nil {
-		own := spec.ask(to.Devices, m.asker)
-		if err := d.yields("", taken, &own); err != nil {
-			return err
-		}
-	}
-	s := draftStep{node: n, log: len(d.log), open: d.open, charge: d.arrivalCharge(spec, n.Node)}
-	if err := d.keepsQuota(&Capsule{Spec: spec}, n, s.charge); err != nil {
-		return err
-	}
-	if err := d.moved(&s, "", companyMove{spec, n.Node, 0, 1}); err != nil {
-		d.chargeStep(s.charge, true)
+	s := draftStep{node: n, log: len(d.log), open: d.open}
+	taken, _, err := d.arrives(&s, &Capsule{Spec: spec}, to.Devices)
+	if err != nil {
 		return err
 	}
 	d.push(s, taken)
@@ -411,14 +316,4 @@ func (d *Draft) Reserve(spec *Spec, to Choice) error {
 // replace notes a step without a commitment that replaces a node by now.
 func (d *Draft) replace(n, now *NodeState) {
 	d.push(draftStep{node: n, log: len(d.log), open: d.open}, now)
-}
-
-// takesCapsule is takes for a capsule whose spec may never have been in a ledger: it checks the form of the spec first.
-func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
-	if !c.Spec.Shared() {
-		if faults := c.Spec.faults(); len(faults) > 0 {
-			return invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
-		}
-	}
-	return d.takes(c, n, set)
 }

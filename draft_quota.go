@@ -9,9 +9,6 @@ import (
 
 // This file has what a plan uses of queues, and what it may use.
 
-// stepCharge is what a step of a plan changes in the queues: what a capsule counts for before and after it.
-type stepCharge struct{ before, after charged }
-
 // Queue returns the state of the queue with this id as the plan leaves it so far, and whether there is one. The state is
 // that of this moment: later steps of the plan do not change it.
 func (d *Draft) Queue(id QueueID) (QueueState, bool) {
@@ -45,9 +42,12 @@ func (d *Draft) chargeStep(c *stepCharge, undo bool) {
 	if c == nil {
 		return
 	}
-	sign := 1 - 2*btoi(undo)
-	d.books().charge(&c.before, -sign)
-	d.books().charge(&c.after, sign)
+	from, to := &c.before, &c.after
+	if undo {
+		from, to = to, from
+	}
+	d.books().charge(from, -1)
+	d.books().charge(to, 1)
 }
 
 // arrivalCharge returns what the placement of a capsule of the spec on a node changes in the queues; nil: nothing.
@@ -58,31 +58,12 @@ func (d *Draft) arrivalCharge(spec *Spec, n *Node) *stepCharge {
 	return &stepCharge{charged{queue: spec.Queue, spec: spec, waiting: true}, charged{queue: spec.Queue, spec: spec, model: spec.modelOn(n), placed: true}}
 }
 
-// growthCharge returns what another spec of a placed capsule of the view changes in the queues; nil: nothing.
-func (d *Draft) growthCharge(c *Capsule, to *Spec) *stepCharge {
+// changedCharge returns what it changes in the queues that a capsule of the view counts for after instead; nil: nothing.
+func (d *Draft) changedCharge(c *Capsule, after charged) *stepCharge {
 	if c.Spec.Queue == "" {
 		return nil
 	}
-	n := d.view.state.Node(c.Node).Node
-	grown := *c
-	grown.Spec = to
-	return &stepCharge{chargedAs(c, n, true), chargedAs(&grown, n, true)}
-}
-
-// leavingCharge returns what it changes in the queues that a capsule of the view is taken off its node, or ends; nil: nothing.
-func (d *Draft) leavingCharge(c *Capsule, act draftAct) *stepCharge {
-	if c.Spec.Queue == "" {
-		return nil
-	}
-	var n *Node
-	if c.Placed() {
-		n = d.view.state.Node(c.Node).Node
-	}
-	out := &stepCharge{before: chargedAs(c, n, true)}
-	if act != draftEnded {
-		out.after = charged{queue: c.Spec.Queue, spec: c.Spec, waiting: true}
-	}
-	return out
+	return &stepCharge{chargedAs(c, d.describes(c.Node), true), after}
 }
 
 // keepsQuota judges whether the quotas allow a step of a capsule, as the ledger would. If so, it counts the step.
@@ -104,8 +85,22 @@ func (d *Draft) keepsQuota(c *Capsule, n *NodeState, step *stepCharge) error {
 }
 
 // lacks returns what is lacking for a step that is counted already, how much the step asks for of it, and how much of that there is;
-// nil: nothing is lacking.
+// nil: nothing is lacking. If the step uses a full queue no more than before the proposal, an earlier step may lack what that has left.
 func (d *Draft) lacks(step *stepCharge) (l *lack, want, free int64) {
+	l, want, free, full := d.lacksFor(step, step)
+	if l != nil || !full {
+		return l, want, free
+	}
+	for _, earlier := range d.ownCharges() {
+		if l, want, free, _ = d.lacksFor(earlier, step); l != nil {
+			break
+		}
+	}
+	return l, want, free
+}
+
+// lacksFor is lacks for one step of the proposal in the making, of which the last is counted but not noted yet. Full: a queue is overfull.
+func (d *Draft) lacksFor(step, last *stepCharge) (l *lack, want, free int64, full bool) {
 	books := d.books()
 	q := books.queue(step.after.queue)
 	for r, x := range step.after.asks(&step.before) {
@@ -113,22 +108,23 @@ func (d *Draft) lacks(step *stepCharge) (l *lack, want, free int64) {
 			continue
 		}
 		for level := q; level != nil; level = level.parent(books) {
-			if left := level.available(books, r); left.Negative() && d.rises(level.id, r, step) {
-				return books.lackOf(q, level, r), x, left.Plus(x).Int64()
+			left := level.available(books, r)
+			if full = full || left.Negative(); left.Negative() && d.rises(level.id, r, last) {
+				return books.lackOf(q, level, r), x, left.Plus(x).Int64(), true
 			}
 		}
 	}
-	return nil, 0, 0
+	return nil, 0, 0, full
 }
 
 // rises reports whether the proposal in the making lets a queue use more of a resource, with a step that is counted but not noted yet.
 func (d *Draft) rises(id QueueID, r resource, step *stepCharge) bool {
-	used, own := d.books().queue(id).used.of(r), append(d.ownCharges(), step)
+	used, own := d.books().queue(id).used.of(r), append([]*stepCharge{step}, d.ownCharges()...) // newest first: then no queue is touched that was not
 	for _, c := range own {
 		d.chargeStep(c, true)
 	}
 	was := d.books().queue(id).used.of(r)
-	for _, c := range own {
+	for _, c := range slices.Backward(own) {
 		d.chargeStep(c, false)
 	}
 	return used.Exceeds(was)
@@ -145,8 +141,11 @@ func (d *Draft) ownCharges() (out []*stepCharge) {
 }
 
 // reclaimsFairly judges the evictions of the proposal in the making that make way for a capsule which the plan has just charged and
-// that names another queue than the victim.
+// that names another queue than the victim. A capsule without an id stands for any of its spec, for which nothing is evicted.
 func (d *Draft) reclaimsFairly(c *Capsule, n *NodeState) error {
+	if c.ID == "" || c.Spec.Queue == "" {
+		return nil
+	}
 	for _, do := range d.log[d.open:] {
 		e, ok := do.(Evict)
 		if !ok || e.For != c.ID && (e.ForGang == "" || e.ForGang != c.Gang()) {
@@ -186,67 +185,6 @@ func (d *Draft) leavesWith(victim *Capsule) []charged {
 		return gang
 	}
 	return []charged{chargedAs(victim, state.Node(victim.Node).Node, true)}
-}
-
-// arrives judges by the queues a step that places a capsule. If they allow it, the step is counted.
-func (d *Draft) arrives(c *Capsule, n *NodeState, step *stepCharge) error {
-	if step == nil {
-		return nil
-	}
-	if err := d.keepsQuota(c, n, step); err != nil {
-		return err
-	}
-	err := d.reclaimsFairly(c, n)
-	if err != nil {
-		d.chargeStep(step, true)
-	}
-	return err
-}
-
-// keepQuota makes what a proposal frees of quota beyond what it takes unavailable to the rest of the plan, as settleNode does with
-// room: other proposals may commit without it.
-func (d *Draft) keepQuota(own []draftStep) {
-	if d.queues == nil {
-		return
-	}
-	type key struct {
-		queue QueueID
-		model string
-	}
-	freed := map[key]*charge{}
-	add := func(c *charged, sign int64) {
-		if c.placed {
-			k := key{c.queue, c.model}
-			if freed[k] == nil {
-				freed[k] = &charge{}
-			}
-			freed[k].addSpec(c.spec, c.model, sign)
-		}
-	}
-	for i := range own {
-		if c := own[i].charge; c != nil {
-			add(&c.before, 1)
-			add(&c.after, -1)
-		}
-	}
-	for k, sum := range freed {
-		spec := &Spec{Queue: k.queue}
-		for r := range sum.each {
-			x := sum.of(r).Int64()
-			switch {
-			case x <= 0:
-			case r.name == "":
-				spec.Envelope.Reservation[r.d] = x
-			case strings.HasPrefix(r.name, devicePrefix):
-				spec.Devices = DeviceRequest{Count: 1, Milli: int(x)}
-			default:
-				spec.Extras = append(spec.Extras, Extra{strings.TrimPrefix(r.name, extraPrefix), x})
-			}
-		}
-		c := &stepCharge{after: charged{queue: k.queue, spec: spec, model: k.model, placed: true}}
-		d.chargeStep(c, false)
-		d.push(draftStep{log: len(d.log), open: d.open, charge: c}, nil)
-	}
 }
 
 // withinQuota returns the spec as an engine may choose a node for it: with only those of its device models for which there is quota.

@@ -110,6 +110,46 @@ func TestDraftKeepsQuotas(t *testing.T) {
 	}
 }
 
+// TestDraftKeepsQuotasOfEarlierSteps: a step by which a root is as full as before the proposal, and too full, leaves nothing to what an earlier
+// step has let grow.
+func TestDraftKeepsQuotasOfEarlierSteps(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 40), cpuQueue("all", "", 0), cpuQueue("a", "all", 2), cpuQueue("b", "all", 6))
+	for id, spec := range map[CapsuleID]*Spec{"done": queued("all", 3), "other": queued("all", 2), "mine": queued("a", 4)} {
+		c.commits(Adopt{Capsule: id, Node: "n", Spec: spec})
+	}
+	v, _ := viewOf(t, c, nil)
+	s := v.State()
+	grow := func(id CapsuleID, cpu int64) Respec {
+		spec := s.Capsule(id).Spec.Clone()
+		spec.Envelope.Reservation[CPU] = cpu
+		return Respec{Capsule: id, Since: s.Capsule(id).PlacedAt, Spec: spec}
+	}
+	var d Draft
+	d.Sync(v)
+	do := []Commitment{Release{Capsule: "done", Final: true}, grow("mine", 6), grow("other", 3)}
+	require.ErrorContains(t, s.Check(Proposal{View: s.Revision(), Do: do}), `queue "a" lacks`)
+	require.NoError(t, d.Release(do[0].(Release)))
+	require.NoError(t, d.Respec(do[1].(Respec)))
+	require.ErrorContains(t, d.Respec(do[2].(Respec)), `queue "a" lacks`)
+	require.NoError(t, s.Check(d.Propose()))
+}
+
+// TestDraftSaysWhatAQueueLacks: a draft names the amount that the ledger names, also for growth in a queue that keeps all its own.
+func TestDraftSaysWhatAQueueLacks(t *testing.T) {
+	keeps := Queue{ID: "keeps", Parent: "all", Nominal: map[string]int64{"cpu": 6}, Lend: map[string]int64{"cpu": 0}}
+	c := newCourt(t, cpuNode("n", 40), cpuQueue("all", "", 0), PutQueue{keeps}, Adopt{Capsule: "other", Node: "n", Spec: queued("all", 6)},
+		Adopt{Capsule: "mine", Node: "n", Spec: queued("keeps", 2)})
+	v, _ := viewOf(t, c, nil)
+	mine := v.State().Capsule("mine")
+	spec := mine.Spec.Clone()
+	spec.Envelope.Reservation[CPU] = 5
+	grow := Respec{Capsule: "mine", Since: mine.PlacedAt, Spec: spec}
+	var d Draft
+	d.Sync(v)
+	require.ErrorContains(t, v.State().Check(Proposal{Do: []Commitment{grow}}), "lacks 0.005 cores")
+	require.ErrorContains(t, d.Respec(grow), "lacks 0.005 cores")
+}
+
 // checkStanding compares a queue as the draft shows it with what it is once the steps are committed.
 func checkStanding(s *State, d *Draft, do []Commitment, id QueueID) error {
 	var p tx

@@ -861,6 +861,52 @@ func TestDraftBorrowsFromNobodyWhomThePlanNominates(t *testing.T) {
 	require.ErrorIs(t, d.Place(v.State().Capsule("small"), to), ErrInfeasible)
 }
 
+// That is so, too, if the proposal with the nomination also frees some other room on the node: the first lender by rank lends, and that
+// is the new one if it is committed.
+func TestDraftBorrowsFromNobodyWhereThePlanAlsoFrees(t *testing.T) {
+	l := &MemoryLedger{Bounds: Limits{NominatedShare: 100}}
+	first, second, small, done := wants(4), wants(2), wants(3), &Spec{Envelope: Envelope{Reservation: Resources{Memory: 1}}}
+	first.Priority, second.Priority, small.Backfills, small.RunsAtMost = 1, 2, true, time.Minute
+	on := func(id CapsuleID, cpu int64) Nominate {
+		return Nominate{Capsule: id, Ends: time.Unix(9000, 0), Lends: time.Hour, Parts: []NominatedRoom{{Node: "a", Room: Resources{CPU: cpu}}}}
+	}
+	n := machine("a", 6)
+	n.Capacity[Memory] = 1
+	commit(t, l, PutNode{n}, Submit{IDs: []CapsuleID{"first"}, Spec: first}, Submit{IDs: []CapsuleID{"second"}, Spec: second},
+		Submit{IDs: []CapsuleID{"small"}, Spec: small}, Submit{IDs: []CapsuleID{"done"}, Spec: done}, Place{Capsule: "done", Node: "a"})
+	commit(t, l, on("first", 4))
+	v, _ := viewOf(t, l, nil)
+	var d Draft
+	d.Sync(v)
+	require.NoError(t, d.Nominate(on("second", 2)))
+	require.NoError(t, d.Release(Release{Capsule: "done", Final: true}))
+	_, err := l.Propose(t.Context(), d.Propose())
+	require.NoError(t, err)
+	place := Place{Capsule: "small", Node: "a"}
+	require.Error(t, snapshotOf(t, l).Check(Proposal{Do: []Commitment{place}}), "it borrows 2 of the second, and would take 1 of the first")
+	require.ErrorIs(t, d.Place(v.State().Capsule("small"), Choice{Node: v.State().Node("a")}), ErrInfeasible)
+}
+
+// A loan that an earlier proposal brings in the place of what it releases may not come to be, so the nomination claims all its room from
+// the later ones.
+func TestDraftCountsNoLoanThatMayNotCome(t *testing.T) {
+	l := &MemoryLedger{Bounds: Limits{NominatedShare: 100}}
+	urgent, small := wants(4), wants(2)
+	urgent.Priority, small.Backfills, small.RunsAtMost = 1, true, time.Minute
+	commit(t, l, PutNode{machine("a", 6)}, Submit{IDs: []CapsuleID{"urgent"}, Spec: urgent}, Submit{IDs: []CapsuleID{"small"}, Spec: small},
+		Submit{IDs: []CapsuleID{"done", "plain"}, Spec: wants(2)}, Place{Capsule: "done", Node: "a"})
+	commit(t, l, Nominate{Capsule: "urgent", Ends: time.Unix(9000, 0), Lends: time.Hour, Parts: []NominatedRoom{{Node: "a", Room: Resources{CPU: 4}}}})
+	v, _ := viewOf(t, l, nil)
+	var d Draft
+	d.Sync(v)
+	to := Choice{Node: v.State().Node("a")}
+	require.NoError(t, d.Release(Release{Capsule: "done", Final: true}))
+	require.NoError(t, d.Place(v.State().Capsule("small"), to))
+	require.NoError(t, v.State().Check(d.Propose()))
+	require.Error(t, v.State().Check(Proposal{Do: []Commitment{Place{Capsule: "plain", Node: "a"}}}))
+	require.ErrorIs(t, d.Place(v.State().Capsule("plain"), to), ErrInfeasible)
+}
+
 // Of capsules that one proposal places on a node where others still stop, all that take an extra wait for these, if they
 // do not fit beside them together: the ledger judges the sum. A rollback of one lets the others start at once again.
 func TestDraftDelaysAllThatTakeAnExtra(t *testing.T) {

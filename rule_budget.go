@@ -98,7 +98,7 @@ func (t *tx) judgeBudgets() error {
 		}
 		for of := range spec.memberships {
 			for b := range t.budgetsOf(of) {
-				if b.passes(evictor) || b.FreeUnready && b.counts(before) == 0 {
+				if !b.binds(evictor, before) {
 					continue
 				}
 				if _, known := healthy[of]; !known {
@@ -133,8 +133,9 @@ func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 		newest = max(newest, t.nodes.find(e.was.Node).newestSpec())
 	}
 	t.at = -1
-	r := Rejection{Capsule: e.now.ID, Budget: b.ID, Want: int64(b.needed()), Free: int64(healthy), advice: "wait until more members are placed and ready, or take fewer away"}
-	return t.refuse(r, newest, "%s", b.refusal(healthy))
+	r := b.rejection(e.now.ID, healthy)
+	r.advice = "wait until more members are placed and ready, or take fewer away"
+	return t.refuse(r, newest, "%s", r.Reason)
 }
 
 // budgetsOf yields the budgets of a group or a module: those before the proposal, even if it replaces or removes them,
@@ -164,10 +165,28 @@ func (t *tx) healthyThroughout(of memberSet) health {
 		if spec.isMember(of) {
 			stays := btoi(!arrives)
 			// The minimum, because a proposal that sets Confirms of a node to false does not make members there ready.
-			sum = sum.plus(before, -1).plus(health{min(before.placed, after.placed), min(before.ready, after.ready)}, stays)
+			sum = sum.plus(before, -1).plus(worst(before, after), stays)
 		}
 	})
 	return sum
+}
+
+// plannedMembers is what a plan does with the members of a group or a module that has budgets.
+type plannedMembers struct {
+	// How many healthy members fewer there may be because of its earlier proposals.
+	missing health
+	// How many healthy members the proposal in the making takes off their nodes, and how many of these are healthy where it
+	// places them again; and the budgets that its wishes must keep, in the order of the first such wish.
+	leave, again health
+	wished       []*budgetRecord
+}
+
+// hedgeHealth counts as missing what a proposal takes off its nodes and does not place again where it is as healthy. What it
+// places again is healthy whether it commits or not.
+func (p *planSum) hedgeHealth() {
+	for _, m := range p.members {
+		*m = plannedMembers{missing: m.missing.plus(m.leave, 1).plus(m.again, -1)}
+	}
 }
 
 // eachHealth calls visit for each capsule whose health the proposal may change, with its health before and after, and with

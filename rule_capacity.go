@@ -57,6 +57,18 @@ func (t *tx) take(n *txNode, want *Resources, set DeviceSet, milli int) error {
 	return nil
 }
 
+// hedgeRoom keeps what a proposal frees on a node beyond what it takes there in use.
+func (p *planSum) hedgeRoom() {
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		for d, used := range n.was.used {
+			if used > n.now.used[d] {
+				p.keep(n).used[d] = used
+			}
+		}
+	}
+}
+
 // countCapacity updates the summed capacity of all nodes for a changed node.
 func (s *State) countCapacity(e *txNode) {
 	if e.was != nil {

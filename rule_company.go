@@ -454,6 +454,38 @@ func (c *txCompany) before(t *tx, k companyKey) int {
 // to date. Tests change it.
 var fewDomains = 8
 
+// companyMove adds a capsule of the spec to a node's counts, or takes one off. Kind says whether the capsule is placed
+// there or still stops there; by is 1 or -1.
+type companyMove struct {
+	spec *Spec
+	node *Node
+	kind companyKind
+	by   int
+}
+
+// hedgeExtras lets what a proposal frees of an extra on a node beyond what it takes there be taken still, by a capsule that there is
+// not.
+func (p *planSum) hedgeExtras() {
+	for _, m := range p.moves {
+		for x := 0; m.by < 0 && x < len(m.spec.Extras); x++ {
+			name := m.spec.Extras[x].Name
+			if freed := p.freed(m.node, name); freed > 0 {
+				p.moves = append(p.moves, companyMove{&Spec{Extras: []Extra{{name, 1}}}, m.node, 0, freed})
+			}
+		}
+	}
+}
+
+// freed returns how much less of an extra placed capsules take on a node after all moves.
+func (p *planSum) freed(n *Node, name string) (freed int) {
+	for _, m := range p.moves {
+		if m.node.ID == n.ID && m.kind != stopping {
+			freed -= m.by * int(amountOf(m.spec.Extras, name))
+		}
+	}
+	return freed
+}
+
 // companyMoved is the difference by which a proposal changes the count of a key.
 type companyMoved struct {
 	key companyKey

@@ -43,6 +43,21 @@ func (t *tx) fitsDevices(n *txNode) error {
 	return nil
 }
 
+// hedgeDevices keeps what a proposal frees of a device instance beyond what it takes of it in use.
+func (p *planSum) hedgeDevices() {
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		most := n.was.deviceUse()
+		for d, used := range n.now.deviceUse() {
+			most[d] = max(most[d], used)
+		}
+		if most != n.now.deviceUse() {
+			use := most
+			p.keep(n).devices = &use
+		}
+	}
+}
+
 // mayUse checks that the device instances exist on the node and are healthy.
 func (t *tx) mayUse(n *txNode, set DeviceSet, capsule CapsuleID) error {
 	d := &n.now.Node.Devices

@@ -1,9 +1,6 @@
 package orbit
 
-import (
-	"fmt"
-	"iter"
-)
+import "fmt"
 
 // Who may be taken off a node: a capsule that moves is placed again by the same proposal, and a victim makes way for
 // work of higher priority.
@@ -48,7 +45,7 @@ func (c Evict) offence(t *planCheck) (CapsuleID, string) {
 	if t.moved[c.Capsule] = c.For == "" && c.ForGang == ""; t.moved[c.Capsule] {
 		return "", ""
 	}
-	for id := range c.newcomers(t.s) {
+	for id := range t.s.capsulesOf(c.For, c.ForGang) {
 		if why := t.foreign(id, "evicts others for"); why != "" {
 			return id, why
 		}
@@ -59,20 +56,6 @@ func (c Evict) offence(t *planCheck) (CapsuleID, string) {
 		}
 	}
 	return "", ""
-}
-
-// newcomers yields the capsules that an eviction makes way for: one capsule, or all members of a gang.
-func (c Evict) newcomers(s *State) iter.Seq[CapsuleID] {
-	return func(yield func(CapsuleID) bool) {
-		if c.For != "" && !yield(c.For) {
-			return
-		}
-		for member := range s.Members(c.ForGang) {
-			if !yield(member.ID) {
-				return
-			}
-		}
-	}
 }
 
 // wish reports whether c is a wish to take the capsule off its node.

@@ -661,6 +661,20 @@ type nodeAsks struct {
 	newest Revision
 }
 
+// hedgeLoans lets nominations claim all their room on a node on which a proposal frees any, or borrows some while it frees others: which
+// loans come to be there depends on what commits. The room of holds that the proposal ends was to spare for its own steps alone.
+func (p *planSum) hedgeLoans() {
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		if n.kept == nil && n.was.loans == n.now.loans {
+			continue
+		}
+		if p.keep(n).loans = nil; n.now.nominated != nil {
+			n.kept.nominated = &nominated{parts: n.now.nominated.parts, keeps: n.now.nominated.keeps}
+		}
+	}
+}
+
 // publishNominations takes ended nominations off their nodes, and puts new ones there.
 func (s *State) publishNominations(t *tx) {
 	if t.shares() {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/orbitsched/orbit/internal/wide"
 )
@@ -207,6 +208,9 @@ type charged struct {
 	placed, waiting bool
 }
 
+// stepCharge is what a step of a plan changes in the queues: what a capsule counts for before and after it.
+type stepCharge struct{ before, after charged }
+
 // chargedAs returns what a record counts for if it is on the node. Alive is false if it ends by the proposal.
 func chargedAs(c *Capsule, n *Node, alive bool) charged {
 	if c == nil || c.Spec.Queue == "" || c.released || !alive {
@@ -323,6 +327,47 @@ func (t *tx) charge(c *charged, sign int) {
 		for id, more := c.queue, (wide.Int{}.Plus(int64(sign) * x)); id != "" && more != (wide.Int{}); {
 			id, more = t.queueEntry(id).now.use(r, more, id != c.queue)
 		}
+	}
+}
+
+// hedgeQuota lets what a proposal frees of quota beyond what it takes be taken still, by a capsule that there is not.
+func (p *planSum) hedgeQuota() {
+	if len(p.charges) == 0 {
+		return
+	}
+	type key struct {
+		queue QueueID
+		model string
+	}
+	freed := map[key]*charge{}
+	add := func(c *charged, sign int64) {
+		if c.placed {
+			k := key{c.queue, c.model}
+			if freed[k] == nil {
+				freed[k] = &charge{}
+			}
+			freed[k].addSpec(c.spec, c.model, sign)
+		}
+	}
+	for _, c := range p.charges {
+		add(&c.before, 1)
+		add(&c.after, -1)
+	}
+	for k, sum := range freed {
+		spec := &Spec{Queue: k.queue}
+		for r := range sum.each {
+			x := sum.of(r).Int64()
+			switch {
+			case x <= 0:
+			case r.name == "":
+				spec.Envelope.Reservation[r.d] = x
+			case strings.HasPrefix(r.name, devicePrefix):
+				spec.Devices = DeviceRequest{Count: 1, Milli: int(x)}
+			default:
+				spec.Extras = append(spec.Extras, Extra{strings.TrimPrefix(r.name, extraPrefix), x})
+			}
+		}
+		p.charges = append(p.charges, &stepCharge{after: charged{queue: k.queue, spec: spec, model: k.model, placed: true}})
 	}
 }
 

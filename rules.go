@@ -17,26 +17,28 @@ type rule struct {
 	// holds, marks and budgets. The hook before runs when no node, gang or capsule of the proposal is written yet, amid
 	// when its nodes are written but not its gangs and capsules, and after when all three are. They cannot fail.
 	before, amid, after func(*State, *tx)
+	// hedge says what the later proposals of a plan count with, because an earlier one may commit or not ([Draft.Propose]).
+	hedge func(*planSum)
 	// recount compares what the state counts for the rule with the records, for State.Verify.
 	recount func(*verifier)
 }
 
 // rules lists the rules in the order in which they judge. A proposal that breaks several is refused by the first.
 var rules = [...]rule{
-	{name: "capacity", judge: (*tx).judgeCapacity},
-	{name: "devices", judge: (*tx).judgeDevices},
+	{name: "capacity", judge: (*tx).judgeCapacity, hedge: (*planSum).hedgeRoom},
+	{name: "devices", judge: (*tx).judgeDevices, hedge: (*planSum).hedgeDevices},
 	{name: "evict", judge: (*tx).judgeMoves},
 	{name: "respec", judge: (*tx).judgeGrowth},
 	{name: "protect", judge: (*tx).judgeProtection, after: (*State).publishProtections, recount: (*verifier).protections},
-	{name: "company", judge: (*tx).judgeCompany, before: (*State).publishCompany, recount: (*verifier).company},
+	{name: "company", judge: (*tx).judgeCompany, before: (*State).publishCompany, hedge: (*planSum).hedgeExtras, recount: (*verifier).company},
 	{name: "near", recount: (*verifier).compareNear},
-	{name: "budget", judge: (*tx).judgeBudgets, before: (*State).publishHealth, after: (*State).publishBudgets, recount: (*verifier).budgets},
+	{name: "budget", judge: (*tx).judgeBudgets, before: (*State).publishHealth, after: (*State).publishBudgets, hedge: (*planSum).hedgeHealth, recount: (*verifier).budgets},
 	{name: "stops", settle: (*tx).settleWaits, judge: (*tx).judgeWaits, before: (*State).publishStopped},
 	{name: "surge", judge: (*tx).judgeSurges},
 	{name: "gang", judge: (*tx).judgeGangs, recount: (*verifier).compareGangs},
-	{name: "nominate", judge: (*tx).judgeNominations, amid: (*State).publishNominations, recount: (*verifier).nominations},
+	{name: "nominate", judge: (*tx).judgeNominations, amid: (*State).publishNominations, hedge: (*planSum).hedgeLoans, recount: (*verifier).nominations},
 	{name: "failures", after: (*State).publishFailures, recount: (*verifier).failures},
-	{name: "quota", settle: (*tx).chargeQueues, judge: (*tx).judgeQueues, before: (*State).publishQueues, recount: (*verifier).queues},
+	{name: "quota", settle: (*tx).chargeQueues, judge: (*tx).judgeQueues, before: (*State).publishQueues, hedge: (*planSum).hedgeQuota, recount: (*verifier).queues},
 	{name: "hold", after: (*State).publishHolds},
 	{name: "mark", after: (*State).publishMarks},
 }
@@ -48,11 +50,12 @@ var (
 	befores  = hooksOf(func(r *rule) func(*State, *tx) { return r.before })
 	amids    = hooksOf(func(r *rule) func(*State, *tx) { return r.amid })
 	afters   = hooksOf(func(r *rule) func(*State, *tx) { return r.after })
+	hedges   = hooksOf(func(r *rule) func(*planSum) { return r.hedge })
 	recounts = hooksOf(func(r *rule) func(*verifier) { return r.recount })
 )
 
 // hooksOf returns the hooks of one kind that are not nil. The hook of a rule is what of returns.
-func hooksOf[F func(*tx) | func(*tx) error | func(*State, *tx) | func(*verifier)](of func(*rule) F) (hooks []F) {
+func hooksOf[F func(*tx) | func(*tx) error | func(*State, *tx) | func(*planSum) | func(*verifier)](of func(*rule) F) (hooks []F) {
 	for i := range rules {
 		if hook := of(&rules[i]); hook != nil {
 			hooks = append(hooks, hook)

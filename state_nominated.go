@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"iter"
 	"slices"
 	"time"
 )
@@ -34,6 +35,21 @@ func (s *State) nominationOf(capsule CapsuleID, gang GangID) *Nomination {
 		return c.Nomination()
 	}
 	return nil
+}
+
+// capsulesOf yields the capsule, or all members of the gang if gang is not empty.
+func (s *State) capsulesOf(capsule CapsuleID, gang GangID) iter.Seq[CapsuleID] {
+	return func(yield func(CapsuleID) bool) {
+		if gang == "" {
+			yield(capsule)
+			return
+		}
+		for c := range s.Members(gang) {
+			if !yield(c.ID) {
+				return
+			}
+		}
+	}
 }
 
 // fitsNominated reports whether a node with nominated room may take a nominee of the spec: a nominee that outranks at
