@@ -23,8 +23,10 @@ type explanation struct {
 	Gang     orbit.GangID    `json:"gang,omitempty"`
 	Nodes    int             `json:"nodes,omitempty"`
 	Fits     int             `json:"fits,omitempty"`
-	Why      []why           `json:"why,omitempty"`
-	Fixes    []fix           `json:"fixes,omitempty"`
+	// Says are reasons that hold whichever node is tried: that no node is that large, idle domains, missing quota.
+	Says  []string `json:"says,omitempty"`
+	Why   []why    `json:"why,omitempty"`
+	Fixes []fix    `json:"fixes,omitempty"`
 	// Failures says how often starts of the capsule have failed, and where; empty: none has.
 	Failures string `json:"failures,omitempty"`
 	// Failing lists nodes that fit and on which most starts have failed lately.
@@ -113,7 +115,7 @@ func (x *explanation) explainCapsule(ctx context.Context, state *orbit.State, c 
 	if err != nil {
 		return err
 	}
-	x.Nodes, x.Fits, x.Failing, x.Text = e.Nodes, e.Fits, e.Failing, e.String()
+	x.Nodes, x.Fits, x.Says, x.Failing, x.Text = e.Nodes, e.Fits, e.Says(), e.Failing, e.String()
 	for i := range e.Why {
 		out := why{Nodes: e.Why[i].Nodes, Example: e.Why[i].Example}
 		for _, reason := range e.Why[i].Reasons {

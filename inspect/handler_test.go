@@ -105,6 +105,7 @@ func TestAPI(t *testing.T) {
 	require.NotContains(t, body, "fits")
 	require.EqualValues(t, 6, body["why"].([]any)[0].(map[string]any)["nodes"])
 	require.NotEmpty(t, body["fixes"])
+	require.Equal(t, []any{"no node is that large: the largest has 4 cores"}, body["says"])
 	_, body, _ = get(t, h, "api/explain?capsule=small")
 	require.Contains(t, body["text"], "is placed on node")
 	status, _, _ = get(t, h, "api/explain?capsule=tiny")

@@ -270,6 +270,13 @@ func (a *asker) lack(r *room) (sum float64) {
 	return sum
 }
 
+// Says puts TooLarge, Idle, Lacks and Raise in words: what is true of the spec whichever node it is tried on. Empty: there is none of
+// these.
+func (e *Explanation) Says() []string {
+	says := append(append([]string{e.TooLarge, e.Idle}, e.Lacks...), e.raises)
+	return slices.DeleteFunc(says, func(text string) bool { return text == "" })
+}
+
 // String prints the explanation for an operator.
 func (e *Explanation) String() string {
 	var b strings.Builder
@@ -277,10 +284,8 @@ func (e *Explanation) String() string {
 		return "there are no nodes"
 	}
 	fmt.Fprintf(&b, "%d of %d nodes fit", e.Fits, e.Nodes)
-	for _, more := range append(append([]string{e.TooLarge, e.Idle}, e.Lacks...), e.raises) {
-		if more != "" {
-			b.WriteString("; " + more)
-		}
+	for _, more := range e.Says() {
+		b.WriteString("; " + more)
 	}
 	list(&b, e.Why, func(w Why) string {
 		texts := make([]string, len(w.Reasons))

@@ -513,7 +513,9 @@ function showCell(z, c, range) {
 function explain(key, name) {
   open("why " + name + " waits", "explain?" + key, (e) => {
     if (!e.nodes) return [make("pre", { "data-explained": "" }, e.text)];
-    const parts = [make("p", { "data-explained": "" }, e.fits ? `It fits on ${count(e.fits)} of ${count(e.nodes)} nodes now, at revision ${count(e.revision)}: an engine that passes will place it, unless its navigator has reasons of its own.` : `It fits on none of ${count(e.nodes)} nodes, at revision ${count(e.revision)}.`)];
+    const soon = e.says ? "." : ": an engine that passes will place it, unless its navigator has reasons of its own.";
+    const parts = [make("p", { "data-explained": "" }, e.fits ? `It fits on ${count(e.fits)} of ${count(e.nodes)} nodes now, at revision ${count(e.revision)}${soon}` : `It fits on none of ${count(e.nodes)} nodes, at revision ${count(e.revision)}.`)];
+    for (const text of e.says || []) parts.push(make("p", { "data-says": "" }, text));
     if (e.failures) parts.push(make("p", {}, e.failures));
     if (e.why) parts.push(make("h3", {}, "What is in the way"));
     for (const w of e.why || []) parts.push(make("div", { className: "reasons" }, `${count(w.nodes)} nodes: ${w.reasons.join(", ")}. `, make("button", { type: "button", onclick: () => showNode(w.example) }, w.example)));
