@@ -388,6 +388,38 @@ func TestConflictsAreToldWithTheirRival(t *testing.T) {
 	require.NotEmpty(t, lost.Reason)
 }
 
+// TestConflictsWithOtherProcesses: a receipt names the winner if it is an engine whose passes the page knows, even if it hears of that
+// pass later, and says so if it is none; if the ledger does not know who has won, it says nothing.
+func TestConflictsWithOtherProcesses(t *testing.T) {
+	for name, c := range map[string]struct {
+		known bool
+		rival string
+	}{"an engine here": {true, "rival"}, "an engine elsewhere": {false, "another process or client"}} {
+		t.Run(name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			h := &Handler{Ledger: l}
+			commit(t, l, nodeIn("n", "z", "r", 1000), orbit.Submit{IDs: []orbit.CapsuleID{"a"}, Spec: asking(1000), Owner: "rival"}, orbit.Submit{IDs: []orbit.CapsuleID{"b"}, Spec: asking(1000), Owner: "e"})
+			var won orbit.Round
+			rival := &orbit.Engine{Name: "rival", Ledger: l, Navigator: &nav.Services{}, OnRound: func(orbit.Round) {}}
+			e := &orbit.Engine{Name: "e", Ledger: l, OnRound: h.Round, Navigator: afterwards{&nav.Services{}, func() { won = rival.Pass(t.Context()) }}}
+			pass(e)
+			require.Equal(t, 1, won.Committed)
+			if c.known {
+				h.Round(won)
+			}
+			rounds, _, _ := h.log.after(0, 10)
+			require.Equal(t, "conflict", rounds[0].Receipts[0].Outcome)
+			require.Equal(t, c.rival, rounds[0].Receipts[0].Rival)
+		})
+	}
+	l := &orbit.MemoryLedger{}
+	h := &Handler{Ledger: l}
+	h.Round(orbit.Round{Engine: "e", Settled: []orbit.Settled{{Outcome: orbit.Outcome{Err: &orbit.Rejection{Kind: orbit.ErrConflict}}}}})
+	rounds, _, _ := h.log.after(0, 10)
+	require.Equal(t, "conflict", rounds[0].Receipts[0].Outcome)
+	require.Empty(t, rounds[0].Receipts[0].Rival)
+}
+
 // afterwards plans, and then lets something happen before the plan is proposed.
 type afterwards struct {
 	orbit.Navigator

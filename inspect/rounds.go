@@ -1,10 +1,12 @@
 package inspect
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -72,8 +74,14 @@ type receipt struct {
 	Want      int64          `json:"want,omitempty"`
 	Free      int64          `json:"free,omitempty"`
 	TakenAt   orbit.Revision `json:"takenAt,omitempty"`
-	Rival     string         `json:"rival,omitempty"`
+	// Rival names the engine that has won a conflict, or is elsewhere; empty: the ledger does not know which proposal has won.
+	Rival string `json:"rival,omitempty"`
+	// takenBy is the proposal that has won; zero: there is none, or it is not known.
+	takenBy orbit.ProposalID
 }
+
+// elsewhere is the Rival if none of the engines whose passes the page knows has won.
+const elsewhere = "another process or client"
 
 // deed describes one commitment of a proposal.
 type deed struct {
@@ -116,7 +124,7 @@ type roundLog struct {
 	seq    uint64
 	names  []string
 	byName map[string]*engine
-	// makers maps the first eight bytes of proposal ids to the name of the engine. All ids that one engine sets begin
+	// makers maps the first eight bytes of the ids of committed proposals to the name of the engine. All ids that one engine sets begin
 	// with the same eight bytes.
 	makers map[[8]byte]string
 }
@@ -250,8 +258,7 @@ func (l *roundLog) made(p *orbit.Proposal, engine string) {
 	l.makers[by] = engine
 }
 
-// receipt returns the receipt of a settled proposal. If another proposal has won, the receipt names its engine if it is
-// known.
+// receipt returns the receipt of a settled proposal, without its Rival.
 func (l *roundLog) receipt(s *orbit.Settled) receipt {
 	r := receipt{Revision: s.Outcome.Revision, Outcome: outcomeOf(s.Outcome.Err)}
 	for _, do := range s.Proposal.Do {
@@ -274,7 +281,7 @@ func (l *roundLog) receipt(s *orbit.Settled) receipt {
 		r.Bet = strings.TrimPrefix(fmt.Sprintf("%T", lost.Bet), "orbit.")
 	}
 	if errors.Is(lost.Kind, orbit.ErrConflict) {
-		r.Rival = l.makers[[8]byte(lost.TakenBy[:8])] // empty if it is not the id of a known engine
+		r.takenBy = lost.TakenBy
 	}
 	return r
 }
@@ -289,7 +296,22 @@ func (l *roundLog) after(seq uint64, most int) (out []round, missed, last uint64
 	}
 	n := min(uint64(len(l.rounds)), uint64(most), l.seq-seq)
 	out = append([]round{}, l.rounds[uint64(len(l.rounds))-n:]...)
+	for i := range out {
+		out[i].Receipts = l.withRivals(out[i].Receipts)
+	}
 	return out, l.seq - seq - n, l.seq
+}
+
+// withRivals returns a copy of receipts that names the winners. It is called when the receipts are read and not when they are recorded,
+// because the pass that has won may be recorded after the one that has lost.
+func (l *roundLog) withRivals(receipts []receipt) []receipt {
+	out := slices.Clone(receipts)
+	for i := range out {
+		if r := &out[i]; !r.takenBy.IsZero() {
+			r.Rival = cmp.Or(l.makers[[8]byte(r.takenBy[:8])], elsewhere)
+		}
+	}
+	return out
 }
 
 // silentAfter is how long an engine may take from the end of a pass to the end of the next one, beside the longest wait between

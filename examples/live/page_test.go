@@ -127,6 +127,7 @@ func TestPage(t *testing.T) {
 	eventually(ctx, t, `[...document.querySelectorAll("#zones .cell")].some(c => +c.style.getPropertyValue("--fill") > 0.5)`)
 	eventually(ctx, t, `[...document.querySelectorAll("#feed li[data-outcome=conflict]")].some(li => li.textContent.includes("came first at revision"))`)
 	eventually(ctx, t, `document.querySelectorAll("#engine-rows tbody tr").length >= 5`)
+	eventually(ctx, t, `/^engines of this process only: they have placed [1-9][\d,]* capsules since they were first seen; [1-9][\d,]* are placed now, by whomever$/.test(document.querySelector("#engines-whose").textContent)`)
 	eventually(ctx, t, `document.querySelectorAll("#rules-body tr").length >= 3`)
 
 	// Research borrows what reports lend, the bars of a tree have one scale, and a queue opens.
@@ -171,6 +172,17 @@ func TestPage(t *testing.T) {
 	})()`)
 	eventually(ctx, t, `(() => { const s = document.querySelector("#search"); s.value = ""; s.dispatchEvent(new Event("input")); return true; })()`)
 	eventually(ctx, t, `[...document.querySelectorAll("#waiting-rows tbody td[data-why]")].every(td => td.textContent !== " explain" && td.cellIndex === [...document.querySelectorAll("#waiting-rows th")].findIndex(th => th.textContent === "why"))`)
+	// A conflict is ordinary and not painted red; what does not fit is, also where it is folded into one row with conflicts.
+	eventually(ctx, t, `(() => {
+		const refused = (...outcomes) => ({ engine: "paint", view: 1, receipts: outcomes.map(outcome => ({ outcome, steps: [] })) });
+		const colour = (round) => { showRounds({ boot, rounds: [round] }); const li = document.querySelector("#feed > li[data-engine=paint]"), c = getComputedStyle(li).borderLeftColor; li.remove(); return c; };
+		const sample = document.body.appendChild(document.createElement("i"));
+		sample.style.color = "var(--bad)";
+		const red = getComputedStyle(sample).color;
+		sample.remove();
+		return colour(refused("conflict")) !== red && colour(refused("conflict", "conflict", "conflict", "conflict")) !== red &&
+			["infeasible", "invalid", "failed", "unknown"].every(o => colour(refused(o)) === red && colour(refused("conflict", "conflict", "conflict", o)) === red);
+	})()`)
 	// Equal passes in a row have one row.
 	eventually(ctx, t, `(() => {
 		const pass = { engine: "again", pending: 1, committed: 0, proposed: 0, conflicts: 0, unplaced: 1, planning: 900, view: 1 };

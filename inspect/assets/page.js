@@ -62,6 +62,7 @@ function showOverview(o) {
   const dims = o.dimensions || [];
   if (dimension >= dims.length) dimension = 0;
   showTotals(o, dims);
+  showWhose();
   showDimensions(dims);
   remember(o.pending);
   const zones = byId("zones");
@@ -267,7 +268,8 @@ function showReceipts(feed, round) {
   if (!folded) return;
   const kinds = Object.entries(Object.groupBy(refused, (r) => words[r.outcome] || r.outcome)).map(([word, list]) => `${count(list.length)} ${word}`);
   const items = refused.map((r) => receiptItem(round, r));
-  feed.prepend(make("li", { "data-outcome": refused[0].outcome, "data-refused": "", "data-engine": round.engine }, make("details", {}, make("summary", {}, make("b", {}, round.engine), " " + kinds.join(", ")), make("ol", {}, ...items))));
+  const gravest = refused.find((r) => r.outcome !== "conflict") || refused[0]; // conflicts are ordinary
+  feed.prepend(make("li", { "data-outcome": gravest.outcome, "data-refused": "", "data-engine": round.engine }, make("details", {}, make("summary", {}, make("b", {}, round.engine), " " + kinds.join(", ")), make("ol", {}, ...items))));
 }
 
 function passItem(r) {
@@ -366,7 +368,18 @@ function silence(e) {
   return make("small", { className: "trouble", "data-silent": "" }, ...(e.passed ? ["no pass for ", make("span", { "data-since": e.passed }, since(e.passed))] : ["has made no pass"]));
 }
 
+// The sum of what the engines of this process have placed.
+let placedHere = 0;
+
+// showWhose says that the engines of other processes are not listed, and how much of all is placed by those that are.
+function showWhose() {
+  const now = overview ? `; ${count(overview.placed)} are placed now, by whomever` : "";
+  byId("engines-whose").textContent = `engines of this process only: they have placed ${count(placedHere)} capsules since they were first seen${now}`;
+}
+
 function showEngines(list) {
+  placedHere = list.reduce((sum, e) => sum + e.placed, 0);
+  showWhose();
   const chosen = byId("engine");
   keep(chosen, [{ name: "" }, ...list], (e) => "e" + e.name, (e) => make("option", { value: e.name }, e.name || "all engines"), () => {});
   byId("engine-rows").tBodies[0].replaceChildren(...list.map((e) => make("tr", { "data-engine": e.name }, make("td", {}, e.name, silence(e)), ...[e.passes, e.placed, e.committed, e.conflicts, e.evicted, e.moved].map((n) => make("td", {}, count(n))), make("td", {}, `${(e.last.planning / 1000).toFixed(1)} ms`))));
