@@ -149,6 +149,18 @@ func TestPage(t *testing.T) {
 	do(ctx, t, chromedp.KeyEvent(kb.Escape))
 	eventually(ctx, t, `!document.querySelector("#detail").open`)
 
+	// Amounts are in cores and GiB everywhere, and nothing is so many cpu.
+	eventually(ctx, t, `[...document.querySelectorAll("#waiting-rows tbody tr")].find(tr => tr.textContent.startsWith("huge")).cells[2].textContent === "40 cores, 16 GiB of memory"`)
+	eventually(ctx, t, `asks([{ name: "cpu", unit: "milli", amount: 1000 }, { name: "cpu", unit: "milli", amount: 250 }, { name: "devices", unit: "milli", amount: 1500 }, { name: "pods", amount: 2 }]) === "1 core, 0.25 cores, 1.5 devices, 2 pods"`)
+	eventually(ctx, t, `(() => {
+		const lost = { outcome: "conflict", steps: [], reason: "node n has no room", dimension: "cpu", want: 2000 };
+		showRounds({ boot, rounds: [{ engine: "units", view: 1, receipts: [lost, { ...lost, dimension: "memory", want: 2 ** 31, free: 2 ** 30 }] }] });
+		const texts = [...document.querySelectorAll("#feed > li[data-engine=units]")].map(li => { li.remove(); return li.textContent; });
+		return texts[0].includes(": wants 2 cores, 0 cores free") && texts[1].includes(": wants 2 GiB of memory, 1 GiB free");
+	})()`)
+	eventually(ctx, t, `/^uses [\d.,]+ of [\d.,]+ cores, /.test(document.querySelector('[data-queue=research] p').textContent)`)
+	eventually(ctx, t, `!/\d cpu/.test(document.body.innerText)`)
+
 	// A node opens by keyboard.
 	do(ctx, t, chromedp.Focus(chromedp.CSS(`#zones .cell[data-node="a0-0"]`)), chromedp.KeyEvent(kb.ArrowRight))
 	eventually(ctx, t, `document.activeElement.dataset.node === "a0-1"`)

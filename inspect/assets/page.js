@@ -19,9 +19,10 @@ function make(tag, fields = {}, ...children) {
 const count = (n) => n.toLocaleString("en");
 const percent = (thousandths) => Math.round(thousandths / 10) + "%";
 
-// amount shows a quantity of a dimension in the units that people use.
+// amount shows a quantity of a dimension in the units that people use: cores, GiB. It leaves out the word "cores".
 function amount(value, unit) {
-  const round = (x) => (Math.abs(x) >= 100 ? Math.round(x) : Math.round(x * 10) / 10).toLocaleString("en");
+  const digits = (x) => (x >= 100 ? 0 : unit === "milli" && x < 10 ? 3 : 1);
+  const round = (x) => x.toLocaleString("en", { maximumFractionDigits: digits(Math.abs(x)) });
   if (unit === "milli") return round(value / 1000);
   if (unit !== "bytes") return round(value);
   const names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -30,13 +31,26 @@ function amount(value, unit) {
   return round(value) + " " + names[i];
 }
 
-// ofDimension shows an amount of the resource with this name.
-function ofDimension(value, name) {
-  const d = overview && (overview.dimensions || []).find((d) => d.name === name);
-  return d ? amount(value, d.unit) : count(value);
+// inCores says that amounts are cores, whatever the cluster calls that dimension: devices are the only others in thousandths.
+const inCores = (unit, name) => unit === "milli" && name !== "devices" && !name.startsWith("device/");
+
+// withUnit is amount with the word "cores" where the amounts are cores.
+function withUnit(value, unit, name) {
+  const text = amount(value, unit);
+  if (!inCores(unit, name)) return text;
+  return text + (text === "1" ? " core" : " cores");
 }
 
-const asks = (list) => (list || []).map((a) => `${amount(a.amount, a.unit)} ${a.name}`).join(", ");
+// quantity says how much of what: 90 cores, 64 GiB of memory, 4 devices.
+function quantity(value, unit, name) {
+  if (inCores(unit, name)) return withUnit(value, unit, name);
+  return amount(value, unit) + (unit === "bytes" ? " of " : " ") + name;
+}
+
+// unitOfDimension returns the unit of the dimension with this name; undefined: it has none.
+const unitOfDimension = (name) => ((overview && overview.dimensions) || []).find((d) => d.name === name)?.unit;
+
+const asks = (list) => (list || []).map((a) => quantity(a.amount, a.unit, a.name)).join(", ");
 
 function since(millis) {
   if (!millis) return "";
@@ -289,7 +303,7 @@ function receiptItem(round, r) {
   if (r.outcome === "committed") return li;
   li.dataset.refused = "";
   let why = r.reason || "";
-  if (r.dimension) why += `: wants ${ofDimension(r.want || 0, r.dimension)} ${r.dimension}, ${ofDimension(r.free || 0, r.dimension)} free`;
+  if (r.dimension) why += `: wants ${quantity(r.want || 0, unitOfDimension(r.dimension), r.dimension)}, ${withUnit(r.free || 0, unitOfDimension(r.dimension), r.dimension)} free`;
   if (r.bet) why = `bet ${r.bet}: ${why}`;
   if (r.rival) why += `; ${r.rival} came first at revision ${count(r.takenAt)}`;
   li.append(make("small", {}, why));
@@ -428,10 +442,10 @@ function newQueue(q) {
 }
 
 function updateQueue(el, q, scale) {
-  const [name, bar, text] = el.children, at = q.quotas[divided];
+  const [name, bar, text] = el.children, at = q.quotas[divided], resource = forest.resources.find((r) => r.id === divided);
   el.style.setProperty("--depth", q.depth || 0);
-  const said = at ? tellQuota(at, unitOf(divided)) : ["not divided here"];
-  if (at && at.available < 0) said.push(amount(-at.available, unitOf(divided)) + " over the quota");
+  const said = at ? tellQuota(at, resource) : ["not divided here"];
+  if (at && at.available < 0) said.push(withUnit(-at.available, resource.unit, resource.id) + " over the quota");
   el.classList.toggle("over", !!at && at.available < 0);
   if (q.share !== "0") said.push("share " + shareOf(q));
   if (q.waiting) said.push(count(q.waiting) + (q.waiting === 1 ? " waits" : " wait"));
@@ -448,14 +462,13 @@ function updateQueue(el, q, scale) {
   }
 }
 
-const unitOf = (id) => (forest.resources.find((r) => r.id === id) || {}).unit;
 const shareOf = (q) => (q.permille === undefined ? q.share : (q.permille / 10).toLocaleString("en", { maximumFractionDigits: 1 }) + "%");
 
 // tellQuota says in words what a bar shows.
-function tellQuota(at, unit) {
-  const said = [`uses ${amount(at.used, unit)} of ${amount(at.has, unit)}`];
-  if (at.borrowed) said.push("borrows " + amount(at.borrowed, unit));
-  if (at.lent) said.push("lends " + amount(at.lent, unit));
+function tellQuota(at, { unit, id }) {
+  const said = [`uses ${amount(at.used, unit)} of ${withUnit(at.has, unit, id)}`];
+  if (at.borrowed) said.push("borrows " + withUnit(at.borrowed, unit, id));
+  if (at.lent) said.push("lends " + withUnit(at.lent, unit, id));
   return said;
 }
 
@@ -466,7 +479,7 @@ function openQueue(id) {
   asked++;
   byId("detail-title").textContent = "queue " + id;
   const rows = forest.resources.filter((r) => q.quotas[r.id]).map((r) => {
-    const at = q.quotas[r.id], show = (x) => amount(x || 0, r.unit);
+    const at = q.quotas[r.id], show = (x) => withUnit(x || 0, r.unit, r.id);
     return make("tr", {}, make("td", {}, r.name), ...[at.used, at.nominal, at.has, at.borrowed, at.lent, at.available, at.most].map((x) => make("td", {}, show(x))));
   });
   const heads = ["", "used", "nominal", "quota in all", "borrowed", "lent", "available", "at most"].map((t) => make("th", {}, t));
@@ -501,7 +514,7 @@ async function open(title, path, show) {
 function showNode(id) {
   open("node " + id, "node?id=" + encodeURIComponent(id), (n) => {
     const labels = Object.entries(n.labels || {}).map(([k, v]) => `${k}=${v}`).sort().join("  ");
-    const table = make("table", { className: "wide" }, make("tbody", {}, ...n.rows.map((r) => make("tr", {}, make("td", {}, r.name), make("td", {}, `${amount(r.used, r.unit)} of ${amount(r.capacity, r.unit)}`), make("td", {}, r.capacity ? percent((1000 * r.used) / r.capacity) : "")))));
+    const table = make("table", { className: "wide" }, make("tbody", {}, ...n.rows.map((r) => make("tr", {}, make("td", {}, r.name), make("td", {}, `${amount(r.used, r.unit)} of ${withUnit(r.capacity, r.unit, r.name)}`), make("td", {}, r.capacity ? percent((1000 * r.used) / r.capacity) : "")))));
     const devices = n.devices ? make("p", {}, `devices ${n.model}: ` + n.devices.map((d) => (d < 0 ? "unhealthy" : percent(d) + " free")).join(", ")) : "";
     const rows = n.capsules.map((c) => make("tr", {}, make("td", {}, c.id, make("small", {}, [c.module, c.class, c.gang && "gang " + c.gang].filter(Boolean).join(", "))), make("td", {}, "priority " + c.priority), make("td", {}, asks(c.asks)), make("td", {}, c.waits ? "waits for what leaves" : "")));
     const parts = [make("p", {}, make("span", { className: "mark" }, n.state), " " + labels), table, devices, make("h3", {}, `${count(n.count)} capsules`), make("table", {}, make("tbody", {}, ...rows)), n.more ? make("p", { className: "more" }, `and ${count(n.more)} more`) : ""];
