@@ -92,7 +92,7 @@ func TestFixesUnderRules(t *testing.T) {
 		{"the hold that ends first is in a closed zone", even(orbit.Even{Level: "zone"}), []orbit.Commitment{at("a1", "a", 3), at("b1", "b", 2), held("first", "a1", 2, 1), held("then", "b1", 1, 2)}, [][]orbit.Commitment{member("a", "a1", 1)},
 			`wait for hold "then" until 1970-01-01T00:00:02Z: then node b1 takes it; ask for 0.001 cores less: then node b1 takes it; add a node like b1`},
 		{"a smaller change would help but for the rule", ssd, []orbit.Commitment{at("a1", "a", 9), at("b1", "b", 1), disk(at("b2", "b", 0))}, [][]orbit.Commitment{member("a", "a1", 1)},
-			"ask for no cpu: then node b2 takes it; ask for 0.001 cores less and drop the requirement disk in (ssd): then node b1 takes it"},
+			"ask for no cpu: then node b2 takes it; ask for 0.001 cores less and drop the requirement disk in (ssd): then node b1 takes it; add a node with at least 0.002 cores, labelled like b2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &orbit.MemoryLedger{}
@@ -120,9 +120,10 @@ func TestFixesUnderRules(t *testing.T) {
 }
 
 // TestAddedNodesAreMinimal compares with brute force over all copies of members in all domains by which rules go: there is a fix that adds a node exactly
-// if one of them takes the capsule, and none of those differs in fewer domains from its like, or is in fewer new ones, or is smaller where these are equal.
+// if one of them takes the capsule, and none of those differs in fewer domains from its like, or is in fewer new ones, or is smaller where these are equal. Only
+// where no node is large enough are the copies as large as what is asked for.
 func TestAddedNodesAreMinimal(t *testing.T) {
-	for seen := range scale.Reach(t, "none", "alike", "elsewhere", "new", "two") {
+	for seen := range scale.Reach(t, "none", "alike", "elsewhere", "new", "two", "larger") {
 		rapid.Check(t, func(t *rapid.T) {
 			for range worlds {
 				minimalAdd(t, seen)
@@ -141,7 +142,12 @@ func minimalAdd(t *rapid.T, seen map[string]int) {
 	if e.Fits > 0 {
 		return
 	}
-	best := bruteAdd(t, state, e.Spec)
+	larger := false
+	best := bruteAdd(t, state, e.Spec, larger)
+	if best == nil && e.TooLarge != "" {
+		larger = true
+		best = bruteAdd(t, state, e.Spec, larger)
+	}
 	at := slices.IndexFunc(e.Fixes, func(f whatif.Fix) bool { return f.Add != nil })
 	if at < 0 {
 		require.Nil(t, best, "%v", e)
@@ -157,6 +163,10 @@ func minimalAdd(t *rapid.T, seen map[string]int) {
 	}
 	require.NotNil(t, best, "%v", e)
 	require.Equal(t, *best, got, "%v", e)
+	require.Equal(t, larger, f.Like == "", "%v", e)
+	if larger {
+		seen["larger"]++
+	}
 	seen[[]string{"alike", "elsewhere", "two"}[min(got.moved, 2)]]++
 	seen["new"] += got.fresh
 	for _, rule := range e.Spec.Even {
@@ -185,8 +195,8 @@ func sizeOf(n *orbit.Node, spec *orbit.Spec) (size float64) {
 	return size
 }
 
-// bruteAdd tries all copies of members in all domains, and returns how little one has to differ; nil: none takes a capsule of the spec.
-func bruteAdd(t *rapid.T, state *orbit.State, spec *orbit.Spec) (best *added) {
+// bruteAdd tries all copies of members in all domains, with as much as the spec asks for if they are to be larger, and returns how little one has to differ; nil: none takes a capsule of the spec.
+func bruteAdd(t *rapid.T, state *orbit.State, spec *orbit.Spec, larger bool) (best *added) {
 	view, draft := &orbit.View{}, &orbit.Draft{}
 	require.NoError(t, view.Refresh(context.Background(), &orbit.MemoryLedger{Start: state}, nil, time.Now()))
 	draft.Sync(view)
@@ -199,6 +209,10 @@ func bruteAdd(t *rapid.T, state *orbit.State, spec *orbit.Spec) (best *added) {
 	levels = slices.Compact(levels)
 	for n := range state.Nodes() {
 		places := []orbit.Node{*n.Node}
+		if larger {
+			of := &places[0]
+			of.Capacity, of.Extras, of.Devices = spec.Envelope.Reservation, spec.Extras, orbit.Devices{Model: n.Node.Devices.Model, Count: spec.Devices.Count}
+		}
 		for _, level := range levels {
 			if level == orbit.NodeKey {
 				continue

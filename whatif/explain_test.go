@@ -175,7 +175,7 @@ func TestExplainCounts(t *testing.T) {
 // TestFixesAreSound: whatever is proposed as a fix commits, on the node that it names.
 func TestFixesAreSound(t *testing.T) {
 	scale.Sequential(t)
-	for seen := range scale.Reach(t, "less", "less extras", "devices", "drop", "model", "not near", "uncordon", "await", "outlast", "evict", "move", "add", "add elsewhere", "add in a new domain", "less, ruled") {
+	for seen := range scale.Reach(t, "less", "less extras", "devices", "drop", "model", "not near", "uncordon", "await", "outlast", "evict", "move", "add", "add elsewhere", "add in a new domain", "add a larger one", "less, ruled") {
 		rapid.Check(t, func(t *rapid.T) {
 			for range worlds {
 				soundFixes(t, seen)
@@ -195,7 +195,17 @@ func soundFixes(t *rapid.T, seen map[string]int) {
 		require.Empty(t, e.Fixes)
 		return
 	}
+	plain := !slices.ContainsFunc(spec.Require, func(p orbit.Predicate) bool { return p.Key == orbit.NodeKey || p.Op == "AnyOf" })
+	if plain && e.TooLarge != "" && spec.Group == "" && len(spec.Apart)+len(spec.Nears) == 0 && spec.Near == (orbit.Near{}) {
+		require.True(t, slices.ContainsFunc(e.Fixes, func(f whatif.Fix) bool { return f.Add != nil }), "%s", e)
+	}
 	for _, f := range e.Fixes {
+		if f.Add != nil && f.Like == "" { // it has no more than is asked for
+			require.NotEmpty(t, e.TooLarge, "%s", f.String())
+			require.Equal(t, e.Spec.Envelope.Reservation, f.Add.Capacity)
+			require.Equal(t, e.Spec.Devices.Count, f.Add.Devices.Count)
+			require.ElementsMatch(t, e.Spec.Extras, f.Add.Extras)
+		}
 		next, err := state.With(f.Proposal("new"))
 		require.NoError(t, err, "%s", f.String())
 		require.Equal(t, f.Node, next.Capsule("new").Node)
@@ -223,11 +233,46 @@ func count(seen map[string]int, f *whatif.Fix) {
 	for kind, is := range map[string]bool{
 		"less": f.Less != (orbit.Resources{}), "less extras": len(f.LessExtras) > 0, "devices": f.FewerDevices+f.LessMilli > 0, "drop": len(f.Drop) > 0, "model": f.AcceptModel != "",
 		"not near": len(f.NotNear) > 0, "uncordon": f.Uncordon != "", "await": len(f.Await) > 0, "outlast": len(f.Outlast) > 0, "evict": len(f.Evict) > 0, "move": len(f.Move) > 0, "add": f.Add != nil,
-		"add elsewhere": len(f.In) > 0, "add in a new domain": slices.ContainsFunc(f.In, func(d whatif.InDomain) bool { return d.New }),
+		"add a larger one": f.Add != nil && f.Like == "",
+		"add elsewhere":    len(f.In) > 0, "add in a new domain": slices.ContainsFunc(f.In, func(d whatif.InDomain) bool { return d.New }),
 	} {
 		if is {
 			seen[kind]++
 		}
+	}
+}
+
+// TestAddsALargerNode: work that is larger than every node is told what a node would have to have, of what it asks for only.
+func TestAddsALargerNode(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	_, err := l.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: orbit.Node{
+		ID: "n", Capacity: orbit.Resources{orbit.CPU: 64000, orbit.Memory: 256 << 30}, Labels: map[string]string{"disk": "ssd", "zone": "a"},
+		Devices: orbit.Devices{Model: "A100", Count: 2}, Extras: []orbit.Extra{{Name: "seats", Amount: 3}},
+	}}, orbit.Submit{IDs: []orbit.CapsuleID{"db"}, Spec: &orbit.Spec{Group: "db"}}, orbit.Place{Capsule: "db", Node: "n"}}})
+	require.NoError(t, err)
+	state, err := l.Snapshot(t.Context())
+	require.NoError(t, err)
+	asks := func(cores, gib int64) (r orbit.Envelope) {
+		r.Reservation = orbit.Resources{orbit.CPU: cores * 1000, orbit.Memory: gib << 30}
+		return r
+	}
+	for want, spec := range map[string]*orbit.Spec{
+		"add a node with at least 90 cores and 64 GiB of memory": {Envelope: asks(90, 64)},
+		"add a node with at least 90 cores":                      {Envelope: asks(90, 0)},
+		"add a node with at least 1 core and 4 devices":          {Envelope: asks(1, 0), Devices: orbit.DeviceRequest{Count: 4, Milli: 500}},
+		`add a node with at least 90 cores, 1 GiB of memory, 1 device of model "A100" and 2 of "seats", labelled like n`: {
+			Envelope: asks(90, 1), Devices: orbit.DeviceRequest{Count: 1, Milli: 1000, Models: []string{"A100"}}, Extras: []orbit.Extra{{Name: "seats", Amount: 2}},
+			Require: []orbit.Predicate{{Key: "disk", Op: "In", Values: []string{"ssd"}}}},
+		"add a node with at least 90 cores, labelled like n, in a new zone": {Envelope: asks(90, 0), Apart: []orbit.Apart{{Group: "db", Level: "zone"}}},
+		"add a node like n": {Envelope: asks(64, 256), Group: "db", Apart: []orbit.Apart{{Group: "db", Level: orbit.NodeKey}}},
+	} {
+		e, err := whatif.Explain(t.Context(), state, spec)
+		require.NoError(t, err)
+		require.NotEmpty(t, e.Fixes, want)
+		fix := e.Fixes[len(e.Fixes)-1]
+		require.Equal(t, want, fix.String())
+		_, err = state.With(fix.Proposal("new"))
+		require.NoError(t, err)
 	}
 }
 
@@ -416,13 +461,14 @@ func takers(t require.TestingT, state *orbit.State, spec *orbit.Spec, uncordon o
 // Changes of the request come smallest first: the fewest changes, and of equally many the smallest part of the request. A
 // request of which nothing is left is not called less.
 func TestChangesComeSmallestFirst(t *testing.T) {
+	const larger = "add a node with at least 0.01 cores and 10 bytes of memory"
 	for _, c := range []struct {
 		nodes [][2]int64 // their cpu and memory
 		want  []string
 	}{
-		{[][2]int64{{0, 10}, {5, 0}, {9, 10}}, []string{"ask for 0.001 cores less: then node n2 takes it"}},
-		{[][2]int64{{1, 10}, {1, 10}, {1, 10}, {10, 9}}, []string{"ask for 1 byte of memory less: then node n3 takes it", "ask for 0.009 cores less: then node n0 takes it"}},
-		{[][2]int64{{0, 10}, {5, 0}}, []string{"ask for no cpu: then node n0 takes it", "ask for 0.005 cores less and ask for no memory: then node n1 takes it"}},
+		{[][2]int64{{0, 10}, {5, 0}, {9, 10}}, []string{"ask for 0.001 cores less: then node n2 takes it", larger}},
+		{[][2]int64{{1, 10}, {1, 10}, {1, 10}, {10, 9}}, []string{"ask for 1 byte of memory less: then node n3 takes it", "ask for 0.009 cores less: then node n0 takes it", larger}},
+		{[][2]int64{{0, 10}, {5, 0}}, []string{"ask for no cpu: then node n0 takes it", "ask for 0.005 cores less and ask for no memory: then node n1 takes it", larger}},
 	} {
 		l := &orbit.MemoryLedger{}
 		for i, has := range c.nodes {

@@ -43,9 +43,10 @@ type Fix struct {
 	// does it by itself. No capsule goes through a third node: the moves may be a chain, a swap or a cycle.
 	Move []Move
 	// Add is an empty node that has to join; nil: none. It is a copy of the node Like, except for its id and the
-	// domains in In.
+	// domains in In. If Like is empty, no node is large enough ([Explanation].TooLarge): Add has as much as the spec
+	// asks for and no more, and is otherwise a copy of a node that suits the spec.
 	Add *orbit.Node
-	// Like is the existing node that Add is a copy of; empty if Add is nil.
+	// Like is the existing node that Add is a copy of; empty if Add is nil or larger than that node.
 	Like orbit.NodeID
 	// In are the domains in which Add differs from Like, by level, because a rule Apart or Even closes the domain of
 	// Like, or the spec requires another one. Empty: none.
@@ -60,6 +61,7 @@ type Fix struct {
 	evicts  []orbit.Evict
 	moves   []orbit.Commitment
 	state   *orbit.State // for the words of amounts
+	labels  orbit.NodeID // the node whose labels Add has, if Like is empty and the spec depends on labels
 }
 
 // Move is a capsule that must leave its node for another one.
@@ -161,9 +163,52 @@ func lessText(amount string, left int64, called string) string {
 
 // addText is the text of a fix that adds a node.
 func (f *Fix) addText() string {
+	if f.Like == "" {
+		return f.largerText()
+	}
 	if len(f.In) == 0 {
 		return fmt.Sprintf("add a node like %s", f.Like)
 	}
+	return fmt.Sprintf("add a node %s: one like %s", f.inText(), f.Like)
+}
+
+// largerText is the text of a fix that adds a node that is larger than all there are.
+func (f *Fix) largerText() string {
+	var has []string
+	state := cmp.Or(f.state, &orbit.State{})
+	for d, amount := range f.Add.Capacity {
+		if amount > 0 {
+			has = append(has, state.Quantity(d, amount))
+		}
+	}
+	if d := &f.Add.Devices; d.Count > 0 {
+		text := fmt.Sprintf("%d devices", d.Count)
+		if d.Count == 1 {
+			text = "1 device"
+		}
+		if len(f.Spec.Devices.Models) > 0 {
+			text += fmt.Sprintf(" of model %q", d.Model)
+		}
+		has = append(has, text)
+	}
+	for _, x := range f.Add.Extras {
+		has = append(has, fmt.Sprintf("%d of %q", x.Amount, x.Name))
+	}
+	if n := len(has); n > 1 {
+		has = []string{strings.Join(has[:n-1], ", ") + " and " + has[n-1]}
+	}
+	text := "add a node with at least " + strings.Join(has, "")
+	if f.labels != "" {
+		text += ", labelled like " + string(f.labels)
+	}
+	if len(f.In) > 0 {
+		text += ", " + f.inText()
+	}
+	return text
+}
+
+// inText says in which domains a node has to be added.
+func (f *Fix) inText() string {
 	in := make([]string, len(f.In))
 	for i, d := range f.In {
 		in[i] = "in " + d.Level + " " + d.Domain
@@ -171,7 +216,7 @@ func (f *Fix) addText() string {
 			in[i] = "in a new " + d.Level
 		}
 	}
-	return fmt.Sprintf("add a node %s: one like %s", strings.Join(in, " and "), f.Like)
+	return strings.Join(in, " and ")
 }
 
 // lesser is a fix without one of its changes.

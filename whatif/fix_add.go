@@ -27,6 +27,8 @@ type adder struct {
 	kinds  []kind
 	// id is the id of the new node.
 	id orbit.NodeID
+	// larger says that the new node has as much as the spec asks for, because no existing node has.
+	larger bool
 	// looks and tries are how many more pairs may be examined, and how many more fixes may be verified.
 	looks, tries int
 }
@@ -50,9 +52,17 @@ type kind struct {
 
 // add returns a fix that adds an empty copy of an existing node, the smallest that takes the capsule. If rules Apart
 // and Even close the domains of all suitable nodes, the copy is put in other domains: in as few other domains as
-// possible, and in a new domain only if no known one serves. Nil: there is no such fix.
+// possible, and in a new domain only if no known one serves. If no node is large enough, the copy has as much as the
+// spec asks for. Nil: there is no such fix.
 func (a *asker) add() *Fix {
-	f := &adder{asker: a, id: a.newNode(), looks: mostLooked, tries: mostTried}
+	if fix := a.addCopy(false); fix != nil || a.state.TooLarge(a.spec) == "" {
+		return fix
+	}
+	return a.addCopy(true)
+}
+
+func (a *asker) addCopy(larger bool) *Fix {
+	f := &adder{asker: a, id: a.newNode(), larger: larger, looks: mostLooked, tries: mostTried}
 	if a.closes != nil || len(a.nears) > 0 {
 		f.levels = a.ruleLevels()
 	}
@@ -88,10 +98,23 @@ func emptied(like *orbit.NodeState, id orbit.NodeID) room {
 	return room{node: &node, Capacity: seats.CapacityOf(&orbit.NodeState{Node: &node})}
 }
 
+// empty returns the room of an empty copy of a node that joins, with as much as the spec asks for if it has to be larger.
+func (f *adder) empty(like *orbit.NodeState) room {
+	if !f.larger {
+		return emptied(like, f.id)
+	}
+	node := *like.Node
+	node.Capacity, node.Devices, node.Extras = f.spec.Envelope.Reservation, orbit.Devices{}, f.spec.Extras
+	if count := f.spec.Devices.Count; count > 0 {
+		node.Devices = orbit.Devices{Model: like.Node.Devices.Model, Count: count}
+	}
+	return emptied(&orbit.NodeState{Node: &node}, f.id)
+}
+
 // findKinds lists the nodes that would have enough free capacity if they were empty, the smallest first.
 func (f *adder) findKinds() {
 	for n := range f.state.Nodes() {
-		k, r := kind{like: n}, emptied(n, f.id)
+		k, r := kind{like: n}, f.empty(n)
 		set := f.reasons(&r)
 		if len(f.levels) > 0 { // in another domain the copy has other labels, and these reasons may not apply
 			for i := range f.spec.Require {
@@ -131,10 +154,15 @@ func (f *adder) addIn(k *kind, in []InDomain) *Fix {
 	if k.closed&^moved != 0 {
 		return nil
 	}
-	r := emptied(k.like, f.id)
+	r := f.empty(k.like)
 	own := r.node.Clone()
 	r.node = &own
 	fix := &Fix{Node: f.id, Add: r.node, Like: k.like.Node.ID}
+	if f.larger {
+		if fix.Like = ""; len(f.spec.Require)+len(f.levels) > 0 {
+			fix.labels = k.like.Node.ID
+		}
+	}
 	for _, d := range in {
 		if d.Domain == "" {
 			continue

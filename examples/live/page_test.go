@@ -145,6 +145,7 @@ func TestPage(t *testing.T) {
 	do(ctx, t, chromedp.Click(chromedp.CSS(`[data-explain="capsule=huge"]`)), chromedp.WaitVisible(chromedp.CSS(`#detail [data-explained]`)))
 	eventually(ctx, t, `document.querySelector("#detail-body").textContent.includes("fits on none of 240 nodes")`)
 	eventually(ctx, t, `document.querySelector("#detail [data-says]").textContent.startsWith("no node is that large: the largest has ")`)
+	eventually(ctx, t, `[...document.querySelectorAll("#detail .fix")].some(f => f.textContent === "add a node with at least 40 cores and 16 GiB of memory")`)
 	eventually(ctx, t, `document.querySelectorAll("#detail .fix").length > 0 && document.querySelectorAll("#detail .reasons").length > 0`)
 	do(ctx, t, chromedp.KeyEvent(kb.Escape))
 	eventually(ctx, t, `!document.querySelector("#detail").open`)
