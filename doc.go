@@ -23,6 +23,23 @@
 // navigator from package nav, or with one of your own: implement [Navigator], or wrap a function in nav.Func. A
 // [PlacementEngine] does the choosing: one of package place, Indexed unless there is a reason for Exhaustive or Sampled.
 //
+// # What to look for
+//
+//	send a proposal again                    [NewProposalID], [ErrUnknown]
+//	tell a lost race from a mistake          [ErrConflict], [ErrInfeasible], [Rejection]
+//	cordon, drain or remove a node           [Node.Cordon] and [PutNode]; nav.Drain; [RemoveNode]
+//	change the labels or capacity of a node  [Node.Clone] of [State.Node], and [PutNode]
+//	list what waits, and why                 [State.Pending], [Backlog]; Round.Unplaced; whatif.Explain
+//	submit a gang, or add members            [Submit] with a [Gang]; Submit.Join
+//	keep replicas apart, even or near        [Spec]: Apart, Even, Nears
+//	bound how many may be missing            [PutBudget]
+//	let teams share by quota                 [PutQueue], [Spec]: Queue
+//	change what waits or runs                [Respec], [Adopt]
+//	say what an agent sees                   [Confirm]
+//	end work                                 [Release] with Final
+//	follow commits                           Ledger.Changes, Ledger.Wait; package watch
+//	save and restore a ledger                [State.Dump], [State.Restore]
+//
 // # Safety
 //
 // There are two layers. Within one plan a navigator reserves what it has promised, so it never oversubscribes a node by

@@ -57,6 +57,6 @@ func ExampleSuite_Check() {
 	// breaks gangs
 	// rule: a gang is placed whole, or at least its minimum, in one proposal, and only by a navigator that claims gangs
 	// why:  half a gang does no work and holds what the other half needs
-	// see:  SCENARIOS 15, 17 (volcano #2462, koordinator #872; I3)
+	// see:  docs/scenarios.md, line 15, 17 (volcano #2462, koordinator #872; I3)
 	// seen: plan on revision 26: capsule "capsule-00002" is placed; it is a member of gang "gang-0001", and the navigator does not claim gangs
 }

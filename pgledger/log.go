@@ -76,8 +76,11 @@ func (h *Log) setUp(ctx context.Context) error {
 	if err == nil {
 		err = h.find(ctx)
 	}
-	if is(err, noRole, noDatabase) {
-		return fmt.Errorf("%w: %w", ErrSetup, err)
+	switch config := h.pool.Config().ConnConfig; {
+	case is(err, noDatabase):
+		return fmt.Errorf("%w, CREATE DATABASE %s: %w", ErrSetup, pgx.Identifier{config.Database}.Sanitize(), err)
+	case is(err, noRole):
+		return fmt.Errorf("%w, CREATE ROLE %s LOGIN, or give it the right password: %w", ErrSetup, pgx.Identifier{config.User}.Sanitize(), err)
 	}
 	if is(err, noTable, noSchema, noPermission, noColumn) {
 		return fmt.Errorf("%w: %w; let one run, with the name of the role:\n%s", ErrSetup, err, SQL(h.options.Schema, "ROLE"))

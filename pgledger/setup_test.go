@@ -115,6 +115,9 @@ func TestOpenFails(t *testing.T) {
 		began := time.Now()
 		_, err := pgledger.Open(t.Context(), c.url, c.o)
 		require.ErrorIs(t, err, c.want, what)
+		if what == "no database" {
+			require.ErrorContains(t, err, `CREATE DATABASE "none"`)
+		}
 		require.Less(t, time.Since(began), 5*time.Second, what)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

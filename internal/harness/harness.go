@@ -39,7 +39,7 @@ func Define[T any](name, lines, text, why string, check func(T)) Rule[T] {
 func (r *Rule[T]) header() string {
 	s := fmt.Sprintf("rule: %s\nwhy:  %s", r.Text, r.Why)
 	if r.Lines != "" {
-		s += "\nsee:  SCENARIOS " + r.Lines
+		s += "\nsee:  docs/scenarios.md, line " + r.Lines
 	}
 	return s
 }

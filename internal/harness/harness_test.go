@@ -32,7 +32,7 @@ func suite() *harness.Suite[*harness.Case] {
 func TestCheck(t *testing.T) {
 	broken := suite().Check(t)
 	require.Len(t, broken, 4)
-	assert.EqualError(t, broken["fails"], "rule: it fails\nwhy:  because\nsee:  SCENARIOS 7 (I7)\nseen: here: looking: seen")
+	assert.EqualError(t, broken["fails"], "rule: it fails\nwhy:  because\nsee:  docs/scenarios.md, line 7 (I7)\nseen: here: looking: seen")
 	assert.ErrorIs(t, broken["fails"], errSeen)
 	assert.ErrorContains(t, broken["panics"], "it panicked: ouch")
 	assert.ErrorContains(t, broken["exits"], "it exited its goroutine")
