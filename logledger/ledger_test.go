@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -264,16 +265,34 @@ func TestCheckpointsAreMadeInTurns(t *testing.T) {
 	})
 }
 
+// later is the log of a process of a later version, which writes entries that this version cannot read. The ledger on it sees all
+// entries as its own.
+type later struct{ *logtest.Handle }
+
+func (l later) Append(ctx context.Context, a logledger.Append) ([]logledger.Post, error) {
+	a.Data = append([]byte{2}, a.Data[1:]...)
+	return l.Handle.Append(ctx, a)
+}
+
+func (l later) Read(ctx context.Context, after logledger.Index) (logledger.Page, error) {
+	page, err := l.Handle.Read(ctx, after)
+	page.Entries = slices.Clone(page.Entries) // they are the store's
+	for i, e := range page.Entries {
+		page.Entries[i] = append([]byte{1}, e[1:]...)
+	}
+	return page, err
+}
+
 // TestNewerVersions: a ledger stops at an entry that a newer version has written, says so, and calls nothing damaged; so does
-// one that is opened then. It goes on when it is opened with a version that can read the entry.
+// one that is opened then. Its process goes on with all that both have committed when it is started again in the newer version.
 func TestNewerVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &logtest.Store{}
 		l := open(t, store.Open(logtest.Faults{}), logledger.Options{OnError: func(error) {}})
 		_, err := l.Propose(t.Context(), mark("k", "old"))
 		require.NoError(t, err)
-		newer := store.Open(logtest.Faults{})
-		_, err = newer.Append(t.Context(), logledger.Append{Index: 2, Data: []byte{2, 'n', 'e', 'w'}})
+		newer := open(t, later{store.Open(logtest.Faults{})}, logledger.Options{OnError: func(error) {}})
+		_, err = newer.Propose(t.Context(), mark("new", "new"))
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		require.ErrorIs(t, l.Health(), logledger.ErrVersion)
@@ -284,6 +303,17 @@ func TestNewerVersions(t *testing.T) {
 		_, err = logledger.Open(t.Context(), store.Open(logtest.Faults{}), logledger.Options{})
 		require.ErrorIs(t, err, logledger.ErrVersion)
 		require.NotErrorIs(t, err, logledger.ErrCorrupt)
+		require.NoError(t, l.Close())
+		require.NoError(t, newer.Health(), "the others go on")
+
+		upgraded := open(t, later{store.Open(logtest.Faults{})}, logledger.Options{OnError: func(error) {}})
+		_, err = upgraded.Propose(t.Context(), mark("k", "upgraded"))
+		require.NoError(t, err)
+		state := snapshot(t, newer)
+		k, _ := state.Mark("k")
+		added, _ := state.Mark("new")
+		require.Equal(t, "upgraded", k)
+		require.Equal(t, "new", added)
 	})
 }
 
