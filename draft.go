@@ -261,8 +261,10 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 // whether the capsule has to wait there (Place.After). A capsule without an id stands for any of its spec, with the nomination of LookAs.
 func (d *Draft) arrives(s *draftStep, c *Capsule, devices DeviceSet) (taken *NodeState, after bool, err error) {
 	n := s.node
-	if faults := c.Spec.faults; !c.Spec.Shared() && len(faults()) > 0 { // it may never have been in a ledger
-		return nil, false, invalidf("capsule %q: %s", c.ID, strings.Join(faults(), "; "))
+	if !c.Spec.Shared() { // it may never have been in a ledger
+		if faults := c.Spec.faults(); len(faults) > 0 {
+			return nil, false, invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
+		}
 	}
 	if err := d.takes(c, n, devices); err != nil {
 		return nil, false, err

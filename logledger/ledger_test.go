@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -266,16 +266,16 @@ func TestCheckpointsAreMadeInTurns(t *testing.T) {
 }
 
 // later is the log of a process of a later version, which writes entries that this version cannot read. The ledger on it sees all
-// entries as its own.
-type later struct{ *logtest.Handle }
+// entries as its own. It has no posts, or the other process would write its entries for it.
+type later struct{ logledger.Log }
 
 func (l later) Append(ctx context.Context, a logledger.Append) ([]logledger.Post, error) {
 	a.Data = append([]byte{2}, a.Data[1:]...)
-	return l.Handle.Append(ctx, a)
+	return l.Log.Append(ctx, a)
 }
 
 func (l later) Read(ctx context.Context, after logledger.Index) (logledger.Page, error) {
-	page, err := l.Handle.Read(ctx, after)
+	page, err := l.Log.Read(ctx, after)
 	page.Entries = slices.Clone(page.Entries) // they are the store's
 	for i, e := range page.Entries {
 		page.Entries[i] = append([]byte{1}, e[1:]...)
