@@ -6,11 +6,11 @@ import "cmp"
 // that they need no case for each type of commitment. It is computed from the commitment alone, without the state. So
 // it may list a change that does not happen. An empty field says that the commitment changes nothing of that kind.
 type effect struct {
-	// The capsules that come to a node (arrives) and that are taken off theirs (leaves).
+	// The capsule that comes to a node, and the one that is taken off its node.
 	arrives, leaves CapsuleID
 	// The capsule that waits again, for another owner, or in another class.
 	waits CapsuleID
-	// The capsule that has stopped on a node that it left before, or that counts with another spec there.
+	// The capsule that had left a node and has now stopped there, or whose remains there count with another spec now.
 	stops CapsuleID
 	// The capsule that may count as a healthy member of its groups.
 	heals CapsuleID

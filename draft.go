@@ -210,17 +210,20 @@ func (d *Draft) Changed(cursor uint64) (indices []int32, next uint64, all bool) 
 }
 
 // Place puts a capsule on a node, as a commitment of the next proposal. The capsule must be pending, or released back
-// to pending by an earlier step of the same proposal; its record may also be one that the same proposal submits.
+// to pending by an earlier step of the same proposal; its record may also be one that the same proposal submits. A capsule that
+// an Evict with Surge moves cannot be placed on the node that it is moved from.
 // Choice.Note is kept with the placement, and [View.Now] as its time. The error is a [*Rejection]: ErrInfeasible says
 // which of the ledger's rules the placement would break, ErrInvalid that no ledger takes the spec. The draft is
 // unchanged then.
 //
 // The rules [Apart], [Even] and [Near] are judged on the nodes as all steps of the plan leave them. A proposal may therefore
-// rest on earlier proposals of the plan; if the ledger refuses these, it is a conflict. If the capsule keeps a rule
-// only when it starts after capsules that have left the node have stopped, the commitment gets Place.After.
+// rest on earlier proposals of the plan; if the ledger refuses these, it is a conflict. Capsules that have left
+// the node may still run there. If the placement breaks a rule as long as they run, Place sets Place.After, so that the
+// capsule starts once they have stopped.
 //
-// Near its own group (Spec.Near), Propose adds a bet on the company where the view shows a member of the group in the
-// node's domain, and none where it does not.
+// If the capsule asks to be near a group of which it is itself a member (Spec.Near), and the view shows a placed member of
+// that group in the node's domain, Propose adds a [GroupIn] bet for that domain. It adds none if the view shows no member
+// there.
 func (d *Draft) Place(c *Capsule, to Choice) error {
 	if c == nil || c.Spec == nil {
 		return invalidf("draft: Place needs a capsule with a spec")
@@ -257,8 +260,9 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	return nil
 }
 
-// arrives judges by all rules that a capsule comes to the node of step s, and counts it. It returns the node as the step leaves it, and
-// whether the capsule has to wait there (Place.After). A capsule without an id stands for any of its spec, with the nomination of LookAs.
+// arrives checks whether all rules allow a capsule on the node of step s. If they do, it counts the capsule in the queues and in the
+// rules of company. It returns the node with the capsule on it, and whether the capsule has to wait there (Place.After). If the capsule
+// has no id, arrives checks for any capsule of that spec, with the nomination that LookAs has set.
 func (d *Draft) arrives(s *draftStep, c *Capsule, devices DeviceSet) (taken *NodeState, after bool, err error) {
 	n := s.node
 	if !c.Spec.Shared() { // it may never have been in a ledger
@@ -365,7 +369,7 @@ func (d *Draft) Release(r Release) error {
 		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, which is ready, and does not wait to begin; use Evict to move it", r.Capsule, c.Node)
 	}
 	act := draftReleased
-	if r.Final || d.view.state.Node(c.Node).Node.ends(c) || c.surging() != nil { // it is back where it surges from
+	if r.Final || d.view.state.Node(c.Node).Node.ends(c) || c.surging() != nil { // a surging capsule stays placed where it runs still
 		act = draftEnded
 	}
 	return d.leave(c, act, r)
@@ -419,10 +423,10 @@ func (d *Draft) push(s draftStep, now *NodeState) {
 	}
 }
 
-// placement returns the position of the step that places a capsule, by the log position of the placement.
+// placement returns the index in d.steps of the step whose commitment, a Place, is at a position of d.log.
 func (d *Draft) placement(at int) int {
 	i, _ := slices.BinarySearchFunc(d.steps, at, func(s draftStep, at int) int { return s.log - at })
-	for d.steps[i].spec == nil { // a step without a commitment, which Propose has noted
+	for d.steps[i].spec == nil { // Propose adds steps without a commitment (Draft.hedge), at the log position of the next one
 		i++
 	}
 	return i

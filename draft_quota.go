@@ -58,7 +58,8 @@ func (d *Draft) arrivalCharge(spec *Spec, n *Node) *stepCharge {
 	return &stepCharge{charged{queue: spec.Queue, spec: spec, waiting: true}, charged{queue: spec.Queue, spec: spec, model: spec.modelOn(n), placed: true}}
 }
 
-// changedCharge returns what it changes in the queues that a capsule of the view counts for after instead; nil: nothing.
+// changedCharge returns the change in the queues if a capsule of the view counts as after from now on, instead of as it counts in the
+// view; nil if its spec names no queue.
 func (d *Draft) changedCharge(c *Capsule, after charged) *stepCharge {
 	if c.Spec.Queue == "" {
 		return nil
@@ -85,7 +86,8 @@ func (d *Draft) keepsQuota(c *Capsule, n *NodeState, step *stepCharge) error {
 }
 
 // lacks returns what is lacking for a step that is counted already, how much the step asks for of it, and how much of that there is;
-// nil: nothing is lacking. If the step uses a full queue no more than before the proposal, an earlier step may lack what that has left.
+// nil: nothing is lacking. The step may be allowed and still leave a queue overfull; then the earlier steps of the proposal are judged again,
+// because this one may have taken quota that they need.
 func (d *Draft) lacks(step *stepCharge) (l *lack, want, free int64) {
 	l, want, free, full := d.lacksFor(step, step)
 	if l != nil || !full {
@@ -99,7 +101,8 @@ func (d *Draft) lacks(step *stepCharge) (l *lack, want, free int64) {
 	return l, want, free
 }
 
-// lacksFor is lacks for one step of the proposal in the making, of which the last is counted but not noted yet. Full: a queue is overfull.
+// lacksFor is lacks for one step of the proposal in the making, of which the last is counted in the queues but not yet in d.steps. Full
+// says that a queue uses more than it may.
 func (d *Draft) lacksFor(step, last *stepCharge) (l *lack, want, free int64, full bool) {
 	books := d.books()
 	q := books.queue(step.after.queue)

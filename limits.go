@@ -7,7 +7,8 @@ import (
 )
 
 // Limits are the limits that a ledger enforces. A zero field means the default that is given with it, which is that of
-// the in-memory ledger. [Ledger.Limits] returns all fields filled in, so that a navigator can plan within them.
+// the in-memory ledger. [Ledger.Limits] returns the fields filled in, so that a navigator can plan within them, except
+// Protect and Nominate: these stay 0 where they have their default.
 type Limits struct {
 	// Commitments is the maximum number of commitments in one proposal; default 65,536.
 	Commitments int `json:"commitments"`
@@ -27,18 +28,19 @@ type Limits struct {
 	History int `json:"history"`
 	// Terminal is the number of records of released capsules that are kept, newest first; default 65,536.
 	Terminal int `json:"terminal"`
-	// ProposalIDs is the number of remembered ids of proposals without a Place, newest first; default 65,536.
+	// ProposalIDs is how many ids of proposals that place nothing are remembered, so that a repeated one is recognised. The
+	// newest are kept; default 65,536.
 	ProposalIDs int `json:"proposalIDs"`
 	// PlacementIDs is the number of remembered ids of one capsule's placements, newest first; default 32.
 	PlacementIDs int `json:"placementIDs"`
-	// NominatedShare is the maximum share of each resource of all nodes that a nomination may claim together with the
-	// nominations that outrank it, in percent. The limit does not apply to a resource that no nomination of higher rank
-	// claims. So it never refuses the nomination that is first in rank. Default 10.
+	// NominatedShare limits, for each resource, the room that a nomination and all nominations of higher rank claim together,
+	// in percent of all nodes. It limits a nomination only in resources that one of higher rank claims, too. So the
+	// nomination that is first in rank is never refused. Default 10.
 	NominatedShare int `json:"nominatedShare"`
 	// NominationAging is the maximum by which a nomination may rank above the priority of its capsule; default 10.
 	NominationAging int `json:"nominationAging"`
-	// Renewals is the number of times that a nomination can be renewed before it loses its place among equal ranks;
-	// default 8.
+	// Renewals is how often a nomination can be renewed and keep its age ([Nomination].First); of nominations of equal rank
+	// the oldest wins. Default 8.
 	Renewals int `json:"renewals"`
 	// Protect is the longest time for which a capsule may be protected ([Protect]); 0: 10 minutes.
 	Protect time.Duration `json:"protect,omitempty"`
@@ -52,7 +54,8 @@ type Limits struct {
 	NeverEvictTo   int32 `json:"truceTo,omitempty"`
 }
 
-// withDefaults returns a copy in which every field has its effective value.
+// withDefaults returns a copy with the effective values. Protect and Nominate stay 0, because older ledgers have no such fields in
+// their records.
 func (l Limits) withDefaults() Limits {
 	l.Commitments = min(limit(l.Commitments, 1<<16), 1<<20) // sums of device milli stay within 32 bits
 	l.Preconditions = limit(l.Preconditions, 1<<16)
@@ -68,7 +71,7 @@ func (l Limits) withDefaults() Limits {
 	l.NominatedShare = min(limit(l.NominatedShare, 10), 100)
 	l.NominationAging = limit(l.NominationAging, 10)
 	l.Renewals = limit(l.Renewals, 8)
-	l.Protect = min(max(l.Protect, 0), maxProtect) // 0 stays, as in the records of ledgers that are older than it
+	l.Protect = min(max(l.Protect, 0), maxProtect)
 	l.Nominate = min(max(l.Nominate, 0), maxProtect)
 	l.NeverEvictTo = max(l.NeverEvictFrom, l.NeverEvictTo)
 	return l

@@ -20,13 +20,13 @@ type Population struct {
 	// Engines are the engines that the population runs. Work that several of them claim, and that is assigned to none, belongs to the
 	// first of these in the list. So an engine for some modules stands before those that claim all.
 	Engines []*Engine
-	// Strict orders the work of all engines by priority, not by submission: while an engine has work of higher priority that it has not planned
-	// yet, the others plan no work of lower priority. Work that its plan has left out can use nothing now, and holds nobody
-	// back. So lower priority waits for as long as a pass of the other engine takes; for up to 8 passes while that loses bets, has
-	// more work than one pass takes, or gets new work of higher priority all the time. An engine that is hung or blocked holds the others back for two of its PlanTimeouts, once.
-	// Work that a plan had been asked for before the other work came is not held back. Engines of other processes are not
-	// known here: against them work of higher priority needs a nomination, which nav.Patient makes. False: the first
-	// engine to commit wins, whatever the priority.
+	// Strict makes the engines plan in order of priority, not of submission, across the whole population: while one engine has work
+	// of higher priority that it has not planned, the others plan no work of lower priority. Work that a plan could not place holds
+	// nobody back. Lower work normally waits for one pass of the other engine. It waits for more, at most 8, if those passes lose
+	// their bets, do not take all of the work, or find new work of higher priority. If an engine hangs, the others wait for twice its
+	// PlanTimeout, once. A plan that has begun is not stopped. Engines of other processes are not known here: against them work of
+	// higher priority needs a nomination, which nav.Patient makes. If Strict is false, the engine that commits first wins, whatever
+	// the priority.
 	Strict bool
 	// OnError is called for each pending capsule that none of the engines will place, once each time that it becomes
 	// pending. The error wraps an Unplaced, which names the capsule. Such a capsule is assigned to no engine and
@@ -102,13 +102,16 @@ func (p *Population) check() error {
 	return errors.Join(faults...)
 }
 
-// navigatorsIn yields a navigator, and those that it wraps in a field named Navigator, as far as they are pointers to what can hold
-// a state: two engines that plan with the same one would write to it at the same time.
+// navigatorsIn yields a navigator and those that it wraps in a field named Navigator. It skips what has no state, because two engines may
+// share that: what is no pointer, or points to an empty struct.
 func navigatorsIn(n Navigator) iter.Seq[any] {
 	return func(yield func(any) bool) {
 		for {
 			at := reflect.ValueOf(n)
-			if at.Kind() != reflect.Pointer || at.IsNil() || at.Type().Elem().Size() == 0 || !yield(n) || at.Elem().Kind() != reflect.Struct {
+			if at.Kind() != reflect.Pointer || at.IsNil() || at.Type().Elem().Size() == 0 {
+				return
+			}
+			if !yield(n) || at.Elem().Kind() != reflect.Struct {
 				return
 			}
 			inner := at.Elem().FieldByName("Navigator")

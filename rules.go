@@ -8,7 +8,7 @@ package orbit
 type rule struct {
 	// name is the word for the rule in tests and documents. The rule's file is rule_NAME.go.
 	name string
-	// settle completes the write-set by what follows from the sum of all commitments. It also runs when a committed history is
+	// settle adds to the write-set what follows from all commitments together, such as the charges of queues. It also runs when a committed history is
 	// applied again, and refuses nothing.
 	settle func(*tx)
 	// judge refuses a proposal that breaks the rule. It does not run for a committed history.
@@ -23,7 +23,8 @@ type rule struct {
 	recount func(*verifier)
 }
 
-// rules lists the rules in the order in which they judge. A proposal that breaks several is refused by the first.
+// rules lists the rules in the order in which they judge. A proposal that breaks several is refused by the first. The rules of
+// company are those about which capsules share a node or a domain of nodes: Apart, Even and extras; Near has a line of its own.
 var rules = [...]rule{
 	{name: "capacity", judge: (*tx).judgeCapacity, hedge: (*planSum).hedgeRoom},
 	{name: "devices", judge: (*tx).judgeDevices, hedge: (*planSum).hedgeDevices},
@@ -43,7 +44,7 @@ var rules = [...]rule{
 	{name: "mark", after: (*State).publishMarks},
 }
 
-// The hooks of each kind, in the order of the list: a commit calls them without a look at rules that lack them.
+// The hooks of each kind, in the order of the list and without those that are nil: a commit loops over these.
 var (
 	settles  = hooksOf(func(r *rule) func(*tx) { return r.settle })
 	judges   = hooksOf(func(r *rule) func(*tx) error { return r.judge })

@@ -8,8 +8,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// While calls work whenever this holder has the lease of a name, until ctx ends or work returns. So of several processes that call it one
-// works, and the others stand by: for engines, though these may also run beside each other, because the ledger settles who wins.
+// While calls work while this holder has the named lease, and calls it again after the lease was lost and won back. It returns when ctx
+// ends, or when work returns while the holder still has the lease. So of several processes that call While one works, and the others
+// stand by. Engines are safe without this, because the ledger decides between them; While lets only one set of them run.
 //
 //	go keeper.Run(ctx)
 //	err := keeper.While(ctx, "engines", "machine-1#5f3c", population.Run)
@@ -19,8 +20,8 @@ import (
 // within a sixth of TTL, and one that has crashed within a sixth more than TTL. Keeper.Run has to run in each process, and several
 // processes have to share Refreshes. The names of holders are as for [Keeper.Acquire].
 //
-// While returns the error of work, nil if ctx has ended, or the error of an Acquire that a later try cannot mend ([ErrCorrupt],
-// [orbit.ErrInvalid]).
+// While returns what work returns, also if ctx has ended meanwhile; nil if ctx ends while work does not run; or the error of an Acquire
+// that no later try can mend ([ErrCorrupt], [orbit.ErrInvalid]). What work returns after its term has ended early is dropped.
 func (k *Keeper) While(ctx context.Context, name, holder string, work func(ctx context.Context) error) error {
 	for {
 		term, err := k.Acquire(ctx, name, holder)
@@ -38,7 +39,7 @@ func (k *Keeper) While(ctx context.Context, name, holder string, work func(ctx c
 				return err
 			}
 		}
-		select { // the lease is held by another, has begun too many terms, or the ledger does not answer
+		select { // another holds the lease, too many terms have begun, the ledger does not answer, or the term has ended early
 		case <-ctx.Done():
 			return nil
 		case <-time.After(k.ttl() / 6):
@@ -68,8 +69,8 @@ func (k *Keeper) hold(ctx context.Context, term Term, work func(ctx context.Cont
 	}
 }
 
-// giveUp ends the term at once, so that another process need not wait until it runs out. If the ledger does not answer, that happens
-// all the same.
+// giveUp ends the term at once, so that another process need not wait until it runs out. If the ledger does not answer within a sixth of
+// TTL, the next Step commits the end.
 func (k *Keeper) giveUp(ctx context.Context, term Term) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.ttl()/6)
 	defer cancel()

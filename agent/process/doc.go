@@ -7,7 +7,7 @@
 //
 // Each capsule has a supervisor, a copy of the agent's program that outlives the agent ([Init]). So an agent can be
 // replaced while all processes run on. And processes stop in time even if the agent is dead or suspended: a supervisor
-// stops its process when the time in the file until has come, which makes the Runtime an [agent.Watchdog].
+// stops its process at the time in the file named "until", which makes the Runtime an [agent.Watchdog].
 //
 // A lock shows whether an instance still runs. The supervisor and the process inherit the lock from the agent that has
 // started them. The kernel holds the lock until the last of them is gone, so no process is overlooked, whichever of

@@ -1,7 +1,7 @@
 // Navigator: a scheduler of your own beside the ready ones. A database costs a licence for each machine that it runs on, so its
 // replicas should fill one machine after the other, while all else should be spread. No score of the ready navigators knows
-// licences. So a navigator of forty lines plans the databases, and the ready ones plan the rest, at the same moment and for the
-// same machines. Neither waits for the other, and none knows of the other: the ledger settles who gets a core.
+// licences. So a navigator of fifty lines plans the databases, and the ready ones plan the rest, at the same moment and for the
+// same machines. Neither waits for the other or knows of it: the ledger settles who gets a core.
 //
 //	go run ./examples/navigator
 //
@@ -88,10 +88,11 @@ func (l *licensed) place(c *orbit.Capsule) error {
 	if len(fits) == 0 {
 		return l.draft.NoFit(c.Spec, misfits) // "0 of 12 nodes fit: 12 lack cpu"; the engine asks again when there is room
 	}
+	// The most databases; of equal machines the one with the most free cores.
 	best := slices.MaxFunc(fits, func(a, b *orbit.NodeState) int {
 		return cmp.Or(cmp.Compare(l.databases[a.Node.ID], l.databases[b.Node.ID]), cmp.Compare(a.Free()[orbit.CPU], b.Free()[orbit.CPU]))
 	})
-	devices, _ := best.PickDevices(c.Spec)
+	devices, _ := best.PickDevices(c.Spec) // there are enough: the machine fits
 	if err := l.draft.Place(c, orbit.Choice{Node: best, Devices: devices}); err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func main() {
 	ready := run("the ready navigators alone", func(*orbit.Population) {})
 	own := run("a navigator for databases before them", func(p *orbit.Population) {
 		own := &orbit.Engine{Name: "databases", Ledger: p.Engines[0].Ledger, Navigator: &licensed{}}
-		p.Engines = slices.Insert(p.Engines, 0, own) // work that several claim belongs to the first
+		p.Engines = slices.Insert(p.Engines, 0, own) // the first in the list gets the work that others claim, too
 	})
 	fmt.Printf("licences: %d with the ready navigators, %d with one of our own\n", ready, own)
 }
