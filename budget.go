@@ -73,8 +73,8 @@ func (b *Budget) passes(priority *int32) bool {
 	return priority != nil && b.Above != 0 && *priority >= b.Above
 }
 
-// binds reports whether a wish must keep the budget: a wish for work of this priority, as in passes, that takes off its node a
-// capsule that was so healthy.
+// binds reports whether a wish must keep the budget. Priority is that of the work for which the wish is made, as for passes; was is the
+// health of the capsule that it takes off its node.
 func (b *Budget) binds(priority *int32, was health) bool {
 	return !b.passes(priority) && (!b.FreeUnready || b.counts(was) > 0)
 }
@@ -108,7 +108,7 @@ func (b *Budget) refusal(healthy int) string {
 	return fmt.Sprintf("budget %q: %d healthy of %d after this, %d needed", b.ID, healthy, b.Expected, b.needed())
 }
 
-// rejection returns what a refusal says of a wish that would leave only so many members healthy.
+// rejection returns the refusal of a wish that would leave only this number of members healthy. The caller completes it.
 func (b *Budget) rejection(c CapsuleID, healthy int) Rejection {
 	return Rejection{Capsule: c, Budget: b.ID, Want: int64(b.needed()), Free: int64(healthy), Reason: b.refusal(healthy)}
 }
@@ -159,7 +159,7 @@ func (h health) plus(o health, sign int) health {
 // below reports whether one of the counts is lower than in o.
 func (h health) below(o health) bool { return h.placed < o.placed || h.ready < o.ready }
 
-// worst returns the lower of both counts each.
+// worst returns the lower number of placed and the lower number of ready members.
 func worst(a, b health) health { return health{min(a.placed, b.placed), min(a.ready, b.ready)} }
 
 // counts returns how many members are healthy by the budget.

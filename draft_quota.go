@@ -101,8 +101,8 @@ func (d *Draft) lacks(step *stepCharge) (l *lack, want, free int64) {
 	return l, want, free
 }
 
-// lacksFor is lacks for one step of the proposal in the making, of which the last is counted in the queues but not yet in d.steps. Full
-// says that a queue uses more than it may.
+// lacksFor does the same for one step of the proposal in the making. Last is the newest step, which is counted in the queues but not yet
+// in d.steps. Full says that a queue uses more than it may.
 func (d *Draft) lacksFor(step, last *stepCharge) (l *lack, want, free int64, full bool) {
 	books := d.books()
 	q := books.queue(step.after.queue)
@@ -122,7 +122,7 @@ func (d *Draft) lacksFor(step, last *stepCharge) (l *lack, want, free int64, ful
 
 // rises reports whether the proposal in the making lets a queue use more of a resource, with a step that is counted but not noted yet.
 func (d *Draft) rises(id QueueID, r resource, step *stepCharge) bool {
-	used, own := d.books().queue(id).used.of(r), append([]*stepCharge{step}, d.ownCharges()...) // newest first: then no queue is touched that was not
+	used, own := d.books().queue(id).used.of(r), append([]*stepCharge{step}, d.ownCharges()...) // newest first: so the books go back as they came, and get no queue that they did not have
 	for _, c := range own {
 		d.chargeStep(c, true)
 	}
@@ -144,7 +144,7 @@ func (d *Draft) ownCharges() (out []*stepCharge) {
 }
 
 // reclaimsFairly judges the evictions of the proposal in the making that make way for a capsule which the plan has just charged and
-// that names another queue than the victim. A capsule without an id stands for any of its spec, for which nothing is evicted.
+// that names another queue than the victim. If the capsule has no id, nothing is evicted for it.
 func (d *Draft) reclaimsFairly(c *Capsule, n *NodeState) error {
 	if c.ID == "" || c.Spec.Queue == "" {
 		return nil

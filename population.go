@@ -22,7 +22,7 @@ type Population struct {
 	Engines []*Engine
 	// Strict makes the engines plan in order of priority, not of submission, across the whole population: while one engine has work
 	// of higher priority that it has not planned, the others plan no work of lower priority. Work that a plan could not place holds
-	// nobody back. Lower work normally waits for one pass of the other engine. It waits for more, at most 8, if those passes lose
+	// nobody back. So lower work normally waits for one pass of the other engine. It waits for up to 8 passes if these lose
 	// their bets, do not take all of the work, or find new work of higher priority. If an engine hangs, the others wait for twice its
 	// PlanTimeout, once. A plan that has begun is not stopped. Engines of other processes are not known here: against them work of
 	// higher priority needs a nomination, which nav.Patient makes. If Strict is false, the engine that commits first wins, whatever

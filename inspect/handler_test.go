@@ -371,6 +371,18 @@ func TestEventsFollowTheLedger(t *testing.T) {
 	require.Len(t, elsewhere.until("rounds", func(map[string]any) bool { return true })["rounds"], 2, "another process's rounds say nothing of this one's")
 }
 
+// TestMovesAreNoEvictions: a round, and the sums of its engine, count whom it has evicted and whom it has moved apart.
+func TestMovesAreNoEvictions(t *testing.T) {
+	h := &Handler{Ledger: &orbit.MemoryLedger{}}
+	for range 2 {
+		h.Round(orbit.Round{Engine: "e", Pending: 1, Evicted: 2, Moved: 3})
+	}
+	rounds, _, _ := h.log.after(0, 10)
+	require.Equal(t, [2]int{2, 3}, [2]int{rounds[0].Evicted, rounds[0].Moved})
+	e := h.log.of("e")
+	require.Equal(t, [2]int{4, 6}, [2]int{e.Evicted, e.Moved})
+}
+
 // TestConflictsAreToldWithTheirRival: two engines plan on one state; the receipt of the one that has lost names the other.
 func TestConflictsAreToldWithTheirRival(t *testing.T) {
 	l := &orbit.MemoryLedger{}

@@ -74,7 +74,7 @@ func TestWhileTermsEnd(t *testing.T) {
 	})
 }
 
-// Whoever has gone without a word is followed when its term has run out.
+// If a holder crashes, another one works once the term has run out.
 func TestWhileAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &lease.Keeper{Ledger: &orbit.MemoryLedger{}}

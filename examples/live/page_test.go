@@ -150,7 +150,7 @@ func TestPage(t *testing.T) {
 	do(ctx, t, chromedp.KeyEvent(kb.Escape))
 	eventually(ctx, t, `!document.querySelector("#detail").open`)
 
-	// Amounts are in cores and GiB everywhere, and nothing is so many cpu.
+	// All amounts are in cores and GiB; none is a number of cpu.
 	eventually(ctx, t, `[...document.querySelectorAll("#waiting-rows tbody tr")].find(tr => tr.textContent.startsWith("huge")).cells[2].textContent === "40 cores, 16 GiB of memory"`)
 	eventually(ctx, t, `asks([{ name: "cpu", unit: "milli", amount: 1000 }, { name: "cpu", unit: "milli", amount: 250 }, { name: "devices", unit: "milli", amount: 1500 }, { name: "pods", amount: 2 }]) === "1 core, 0.25 cores, 1.5 devices, 2 pods"`)
 	eventually(ctx, t, `(() => {
