@@ -55,6 +55,21 @@ func TestPopulationRefuses(t *testing.T) {
 	}
 }
 
+// TestPopulationSharesWhatHasNoState: a pointer to an empty struct may be the same in all engines, also if each has one of its own.
+func TestPopulationSharesWhatHasNoState(t *testing.T) {
+	l := &MemoryLedger{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, (&Population{Engines: []*Engine{named("x", l, &stateless{}), named("y", l, &stateless{})}}).Run(ctx))
+}
+
+// stateless is a navigator that claims nothing.
+type stateless struct{}
+
+func (*stateless) Claims(string, AppClass) bool { return false }
+
+func (*stateless) Plan(context.Context, *View, []*Capsule) (Plan, error) { return Plan{}, nil }
+
 // wrapping is a navigator around another one.
 type wrapping struct{ Navigator }
 

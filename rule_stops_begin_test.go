@@ -27,7 +27,7 @@ func TestBegunOnOverfullNode(t *testing.T) {
 		t.Helper()
 		var r *Rejection
 		_, err := e.l.Propose(context.Background(), Proposal{View: e.now().rev, Do: e.begun(id)})
-		if !errors.As(err, &r) || !errors.Is(err, ErrInfeasible) || r.Capsule != id || r.Node != "n" || r.Dimension != want.Dimension || r.Want != want.Want || r.Free != want.Free {
+		if !errors.As(err, &r) || !errors.Is(err, ErrInfeasible) || r.Capsule != id || r.Node != "n" || r.Dimension != want.Dimension || r.dimension != want.dimension || r.Want != want.Want || r.Free != want.Free {
 			t.Errorf("capsule %q begins: %v; it must lack %s, want %d, free %d", id, err, want.Dimension, want.Want, want.Free)
 		}
 		_, err = e.l.Propose(context.Background(), Proposal{View: e.now().rev - 1, Do: e.begun(id)})
@@ -35,7 +35,7 @@ func TestBegunOnOverfullNode(t *testing.T) {
 			t.Errorf("on an older view: %v; it must be a conflict", err)
 		}
 	}
-	refused("last", Rejection{Dimension: "cpu", Want: 4})
+	refused("last", Rejection{Dimension: "cpu", dimension: CPU + 1, Want: 4})
 	refused("gpu", Rejection{Dimension: "device 0", Want: 600, Free: 400})
 	refused("ip", Rejection{Dimension: "ip", Want: 1})
 	e.commits(e.begun("first")...) // it was there before, and fits beside them
