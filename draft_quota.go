@@ -122,7 +122,7 @@ func (d *Draft) lacksFor(step, last *stepCharge) (l *lack, want, free int64, ful
 
 // rises reports whether the proposal in the making lets a queue use more of a resource, with a step that is counted but not noted yet.
 func (d *Draft) rises(id QueueID, r resource, step *stepCharge) bool {
-	used, own := d.books().queue(id).used.of(r), append([]*stepCharge{step}, d.ownCharges()...) // newest first: so the books go back as they came, and get no queue that they did not have
+	used, own := d.books().queue(id).used.of(r), append([]*stepCharge{step}, d.ownCharges()...) // newest first: so the books go back as they came and get no further queue, which would move those that the caller holds
 	for _, c := range own {
 		d.chargeStep(c, true)
 	}

@@ -150,6 +150,28 @@ func TestDraftSaysWhatAQueueLacks(t *testing.T) {
 	require.ErrorContains(t, d.Respec(grow), "lacks 0.005 cores")
 }
 
+// The same beside an earlier step of the proposal. Without that step the work in the middle queue would need the root, which the plan
+// does not change.
+func TestDraftSaysWhatAQueueLacksBesideOtherSteps(t *testing.T) {
+	middle := Queue{ID: "middle", Parent: "all", Nominal: map[string]int64{"cpu": 3}, Lend: map[string]int64{"cpu": 0}}
+	keeps := Queue{ID: "keeps", Parent: "middle", Nominal: map[string]int64{"cpu": 6}, Lend: map[string]int64{"cpu": 0}, Borrow: map[string]int64{"cpu": 0}}
+	c := newCourt(t, cpuNode("n", 40), cpuQueue("all", "", 20), PutQueue{middle}, PutQueue{keeps},
+		Adopt{Capsule: "done", Node: "n", Spec: queued("keeps", 4)}, Adopt{Capsule: "mine", Node: "n", Spec: queued("keeps", 2)})
+	v, _ := viewOf(t, c, nil)
+	mine := v.State().Capsule("mine")
+	spec := mine.Spec.Clone()
+	spec.Envelope.Reservation[CPU] = 8
+	do := []Commitment{Release{Capsule: "done", Final: true}, Respec{Capsule: "mine", Since: mine.PlacedAt, Spec: spec}}
+	var d Draft
+	d.Sync(v)
+	require.NoError(t, d.Release(do[0].(Release)))
+	var ledger, draft *Rejection
+	require.ErrorAs(t, v.State().Check(Proposal{Do: do}), &ledger)
+	require.ErrorAs(t, d.Respec(do[1].(Respec)), &draft)
+	require.Contains(t, ledger.Reason, "lacks 0.002 cores")
+	require.Contains(t, draft.Reason, "lacks 0.002 cores")
+}
+
 // checkStanding compares a queue as the draft shows it with what it is once the steps are committed.
 func checkStanding(s *State, d *Draft, do []Commitment, id QueueID) error {
 	var p tx

@@ -990,3 +990,20 @@ func TestDraftDelaysForTheRemainsOfALaterCapsule(t *testing.T) {
 		require.NoError(t, view.State().Check(d.Propose()), "%v", order)
 	}
 }
+
+// TestDraftReservesAsTheNominee: Reserve gives away the room that is nominated for the capsule as which the draft looks, and for nobody else.
+func TestDraftReservesAsTheNominee(t *testing.T) {
+	l := &MemoryLedger{Bounds: Limits{NominatedShare: 100}}
+	commit(t, l, PutNode{machine("a", 4)}, Submit{IDs: []CapsuleID{"nominee"}, Spec: wants(4)}, Submit{IDs: []CapsuleID{"other"}, Spec: wants(3)})
+	commit(t, l, Nominate{Capsule: "nominee", Ends: time.Unix(9000, 0), Parts: []NominatedRoom{{Node: "a", Room: Resources{CPU: 4}}}})
+	v, _ := viewOf(t, l, nil)
+	var d Draft
+	d.Sync(v)
+	for id, taken := range map[CapsuleID]bool{"nominee": true, "other": false} {
+		c := v.State().Capsule(id)
+		d.LookAs(c)
+		err := d.Reserve(c.Spec, Choice{Node: d.Node(0)})
+		require.Equal(t, taken, err == nil, "%s: %v", id, err)
+		d.Rollback(0)
+	}
+}

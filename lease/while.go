@@ -26,18 +26,15 @@ func (k *Keeper) While(ctx context.Context, name, holder string, work func(ctx c
 	for {
 		term, err := k.Acquire(ctx, name, holder)
 		switch {
-		case ctx.Err() != nil:
-			if err == nil {
-				k.giveUp(ctx, term)
-			}
-			return nil
-		case errors.Is(err, ErrCorrupt), errors.Is(err, orbit.ErrInvalid):
-			return err
 		case err == nil:
 			again, err := k.hold(ctx, term, work)
 			if !again {
 				return err
 			}
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrCorrupt), errors.Is(err, orbit.ErrInvalid):
+			return err
 		}
 		select { // another holds the lease, too many terms have begun, the ledger does not answer, or the term has ended early
 		case <-ctx.Done():

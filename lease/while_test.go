@@ -97,6 +97,12 @@ func TestWhileReturns(t *testing.T) {
 		done := errors.New("done")
 		require.ErrorIs(t, k.While(t.Context(), "engines", "a", func(context.Context) error { return done }), done)
 		require.NoError(t, k.While(t.Context(), "engines", "b", func(context.Context) error { return nil }))
+		last, end := context.WithCancel(t.Context())
+		require.ErrorIs(t, k.While(last, "engines", "b", func(ctx context.Context) error {
+			end()
+			<-ctx.Done()
+			return done
+		}), done, "also after ctx has ended")
 		acquire(t, k, "engines", "c")
 
 		never := func(context.Context) error {

@@ -139,7 +139,7 @@ func TestWarmLeavesGangs(t *testing.T) {
 	commit(t, f.ledger, orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: s, Members: []orbit.CapsuleID{"m"}}}}})
 	round := f.warmEngine().Pass(context.Background())
 	require.Zero(t, round.Committed)
-	require.ErrorContains(t, round.Unplaced[0].Why, `member of gang "g"`)
+	require.ErrorContains(t, round.Unplaced[0].Why, `member of gang "g", and its spec has the class LatencySensitive: only specs of the class Gang`)
 }
 
 // Without telemetry the ledger alone decides: its slots count, and every template is there, but no volume.
