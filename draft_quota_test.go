@@ -219,6 +219,19 @@ func TestDraftReclaims(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestDraftReservesBesideMoves: a move takes nothing back for the capsule for which room is reserved beside it.
+func TestDraftReservesBesideMoves(t *testing.T) {
+	moves := queued("b", 5)
+	moves.Movable = true
+	c := newCourt(t, cpuNode("n", 10), cpuNode("m", 10), cpuQueue("all", "", 0), cpuQueue("a", "all", 4), cpuQueue("b", "all", 6), submitOf(moves, "b1"))
+	c.commits(placeOn("b1", "n"))
+	v, _ := viewOf(t, c, nil)
+	var d Draft
+	d.Sync(v)
+	require.NoError(t, d.Evict(Evict{Capsule: "b1"}))
+	require.NoError(t, d.Reserve(queued("a", 1), Choice{Node: v.State().Node("m")}))
+}
+
 // TestQueuesPark: what lacks quota is parked, costs nothing while other trees change, and comes back when its own tree has enough.
 func TestQueuesPark(t *testing.T) {
 	l := &MemoryLedger{}
