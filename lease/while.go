@@ -31,8 +31,6 @@ func (k *Keeper) While(ctx context.Context, name, holder string, work func(ctx c
 			if !again {
 				return err
 			}
-		case ctx.Err() != nil:
-			return nil
 		case errors.Is(err, ErrCorrupt), errors.Is(err, orbit.ErrInvalid):
 			return err
 		}
