@@ -59,5 +59,5 @@ func TestBegunOnOverfullNode(t *testing.T) {
 	less := e.now().Node("n").Node.Clone()
 	less.Capacity[Memory] = 9
 	e.commits(PutNode{less})
-	refused("shrinks", Rejection{Dimension: "memory", Want: 1})
+	refused("shrinks", Rejection{Dimension: "memory", dimension: Memory + 1, Want: 1})
 }
