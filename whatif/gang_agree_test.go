@@ -437,6 +437,28 @@ func TestGangFitsWhereItOutranksANomination(t *testing.T) {
 	}
 }
 
+// Of members that are alike but for their priority, the one that outranks a nomination takes the nominated room, and leaves the other
+// node to the rest.
+func TestGangSeatsEachMemberWhereItMay(t *testing.T) {
+	l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+	node := func(id orbit.NodeID, cpu, memory int64) orbit.PutNode {
+		return orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: cpu, orbit.Memory: memory}}}
+	}
+	role := func(name string, priority int32) orbit.Role {
+		spec := &orbit.Spec{Class: orbit.GangClass, Priority: priority, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1, orbit.Memory: 3}}}
+		return orbit.Role{Name: name, Members: []orbit.CapsuleID{orbit.CapsuleID(name)}, Spec: spec}
+	}
+	commit(t, l, node("nominated", 1, 5), node("free", 3, 3), orbit.Submit{IDs: []orbit.CapsuleID{"waits"}, Spec: wants(1, 3)},
+		orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{role("high", 4), role("low", 2)}}})
+	commit(t, l, orbit.Nominate{Capsule: "waits", Ends: time.Now().Add(time.Minute), Parts: []orbit.NominatedRoom{{Node: "nominated", Room: orbit.Resources{orbit.CPU: 1}}}})
+	e, err := whatif.ExplainGang(t.Context(), snapshot(t, l), "g")
+	require.NoError(t, err)
+	require.NoError(t, e.Domains[0].Why)
+	(&orbit.Engine{Name: "gangs", Ledger: l, Navigator: &nav.Gang{}, OnRound: func(orbit.Round) {}}).Pass(t.Context())
+	require.Equal(t, orbit.NodeID("nominated"), snapshot(t, l).Capsule("high").Node)
+	require.Equal(t, orbit.NodeID("free"), snapshot(t, l).Capsule("low").Node)
+}
+
 // placesAny reports whether a nav.Gang places any member of the gang.
 func placesAny(t *rapid.T, state *orbit.State) bool {
 	_, left := completed(t, state, &nav.Gang{})

@@ -13,7 +13,7 @@ import (
 // [orbit.Even], [orbit.Extra]), because counts of free capacity say nothing about these.
 //
 // Asks without a rule Even come first, one after the other. Their members may be placed in any order, so each ask goes
-// through the nodes once. Asks with rules Even come last and all together, because each placement of such a member may
+// through the nodes once; if its members are mixed, once for each member. Asks with rules Even come last and all together, because each placement of such a member may
 // close its domain, or open another one. If all these rules are about one group by one level, each seating that the
 // ledger takes can be reached placement by placement: always in the domain that has the fewest members. If they are
 // about several groups or levels, the ledger may take a seating that cannot be reached so. The trial misses it.
@@ -36,6 +36,8 @@ type gangTrial struct {
 	placed []int
 	on     [][]int
 	used   []int
+	// By ask: its members have several priorities. Where room is nominated, a node that has refused one may take another.
+	mixed []bool
 	// The most seats to look for.
 	goal int
 	// Tries that cost no step: enough for one way through all bins.
@@ -68,6 +70,9 @@ func (p *Packer) try(nodes []int32) *Seating {
 		t.on[i] = make([]int, len(p.Asks))
 	}
 	for a := range p.Asks {
+		t.mixed = append(t.mixed, p.Tries && slices.ContainsFunc(p.Asks[a].Members, func(c *orbit.Capsule) bool {
+			return c.Spec.Priority != p.Asks[a].Members[0].Spec.Priority
+		}))
 		t.order = append(t.order, a)
 		t.even += btoi(!leans(p.Asks[a].Spec))
 	}
@@ -93,7 +98,13 @@ func (t *gangTrial) seat(k, from int) (ended bool) {
 		return t.seatEven()
 	}
 	a := t.order[k]
-	if t.placed[a] < t.Asks[a].Want && t.each(a, from, func(i int) bool { return t.seat(k, i) }) {
+	next := func(i int) bool {
+		if t.mixed[a] {
+			i = 0
+		}
+		return t.seat(k, i)
+	}
+	if t.placed[a] < t.Asks[a].Want && t.each(a, from, next) {
 		return true
 	}
 	return t.placed[a] >= t.Asks[a].Least && t.seat(k+1, 0)
