@@ -6,4 +6,4 @@ import (
 	"github.com/orbitsched/orbit/internal/scale"
 )
 
-func TestMain(m *testing.M) { scale.Main(m, 20, 400) }
+func TestMain(m *testing.M) { scale.Main(m, 10, 400) }

@@ -93,8 +93,11 @@ func draftFailing(s *scribe) []Commitment {
 	fails := []Commitment{Release{Capsule: c.ID, Stopped: true, At: s.minute()}}
 	for range rapid.IntRange(0, 3).Draw(s.T, "again") {
 		again := s.put(c.ID, c.Spec)
-		again.At = s.minute()
-		fails = append(fails, again, Release{Capsule: c.ID, Stopped: true, At: s.minute()})
+		end := s.minute()
+		if again.At = s.minute(); s.chance(3) { // it ran for a long time in between
+			again.At, end = 1, Instant(22*time.Minute)
+		}
+		fails = append(fails, again, Release{Capsule: c.ID, Stopped: true, At: end})
 	}
 	return fails[:len(fails)-rapid.IntRange(0, 1).Draw(s.T, "runs")*btoi(len(fails) > 1)]
 }

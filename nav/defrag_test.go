@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
@@ -281,9 +282,9 @@ func churn(t *testing.T, l orbit.Ledger, lasts time.Duration) {
 // or a member of its group if it has a rule Even; a Defrag of another goal is another party. In a day without churn nothing moves.
 func TestDefragUnderChurn(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
-		moves := judgeChurn(t, 24*time.Hour, defragGoals())
+		moves := judgeChurn(t, time.Duration(scale.Of(12, 48))*time.Hour, defragGoals())
 		require.Positive(t, moves)
-		t.Logf("%d moves in 24 hours, %.2f per capsule and day at 60 capsules", moves, float64(moves)/60)
+		t.Logf("%d moves of 60 capsules", moves)
 	})
 	alone := 0
 	for name, goal := range defragGoals() {

@@ -227,7 +227,7 @@ func runStorm(t *testing.T, s *storm) {
 	for i := range 4 {
 		schedulers.Go(func() { s.scheduler(lives, i) })
 	}
-	s.users(scale.Of(200, 500))
+	s.users(scale.Of(100, 500))
 	if !assert.Eventually(t, func() bool { return s.state().PendingCount() == 0 }, 5*time.Minute, 5*time.Millisecond, "forgotten") {
 		for _, c := range s.state().Pending() {
 			t.Logf("%q of gang %q owner %q failed %q %q", c.ID, c.Gang(), c.Owner(), s.mark("plan/capsule/failed/"+string(c.ID)), s.mark("plan/gang/failed/"+string(c.Gang())))

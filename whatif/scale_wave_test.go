@@ -121,11 +121,12 @@ func (w *scaled) down() {
 // moves could have saved, and none goes to come back within the hour for the same load.
 func TestScaleThroughTheDay(t *testing.T) {
 	scale.Sequential(t)
+	days := time.Duration(scale.Of(1, 4))
 	for seed := range uint64(1) {
 		w := &scaled{t: t, ledger: &orbit.MemoryLedger{}, r: rand.New(rand.NewPCG(seed, 1)), went: map[string]time.Duration{}, loadThen: map[string]int64{},
 			kinds: []whatif.NodeKind{kind("small", 8, 10), kind("large", 24, 27)}}
 		most := 0
-		for ; w.now < 48*time.Hour; w.now += 15 * time.Minute {
+		for ; w.now < days*24*time.Hour; w.now += 15 * time.Minute {
 			w.work(150 - int(100*math.Cos(2*math.Pi*w.now.Hours()/24)))
 			if len(snapshot(t, w.ledger).Pending()) > 0 {
 				w.up()

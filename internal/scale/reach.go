@@ -6,15 +6,15 @@ import (
 )
 
 // Reach runs a random test until it has reached all wanted outcomes. In each round it yields a map in which the test
-// counts the outcomes that it comes to. After three hundred rounds at most, the test fails and names the outcomes that are
-// missing. A single round misses a rare outcome often, three hundred hardly ever. In short mode there is one round and no
+// counts the outcomes that it comes to. After six hundred rounds at most, the test fails and names the outcomes that are
+// missing. A single round misses a rare outcome often, six hundred hardly ever. In short mode there is one round and no
 // outcome is required, because rapid draws a fifth as often then.
 func Reach(t *testing.T, wanted ...string) iter.Seq[map[string]int] {
 	return func(yield func(map[string]int) bool) {
 		t.Helper()
 		count := map[string]int{}
 		missing := wanted
-		for round := 0; round < 300 && len(missing) > 0; round++ {
+		for round := 0; round < 600 && len(missing) > 0; round++ {
 			if !yield(count) || t.Failed() || testing.Short() {
 				return
 			}

@@ -19,7 +19,7 @@ import (
 // Where the seeds of the races for company begin, and how many the ordinary test tries.
 var (
 	companySeed  = flag.Uint64("company.seed", 1, "the first seed of the races for company")
-	companySeeds = flag.Int("company.seeds", scale.WithRace(40, 200), "how many races for company are run")
+	companySeeds = flag.Int("company.seeds", scale.WithRace(40, 100), "how many races for company are run")
 )
 
 // However work is placed and moved, and nodes come, go and change their racks: nothing is ever placed against a rule Apart or Even, its own or
@@ -116,7 +116,7 @@ func looksPastWhatStops(s *orbit.State, p orbit.Proposal) (commit, _, _ []orbit.
 // Each way to forget a rule of company is found within 3,000 races, and the failure is made small. "judges on the view" is
 // the bug of kubernetes/kubernetes#138546: two binds, each of which was right on the view of its scheduler.
 func TestCompanyFindsWhatIsBroken(t *testing.T) {
-	scale.Long(t)
+	scale.Sweep(t)
 	for _, c := range scale.Some(5, []struct {
 		name    string
 		instead func(*orbit.State, orbit.Proposal) (commit, show, behind []orbit.Commitment)

@@ -46,7 +46,7 @@ func stripped(do []orbit.Commitment, strip func(*orbit.Spec)) (out []orbit.Commi
 // A ledger that forgets rules of company, also those that a spec gets later, is found by a recount at the commit of the
 // placement, in worlds in which specs, groups and gangs change all the time.
 func TestLivenessFindsForgottenCompany(t *testing.T) {
-	scale.Long(t)
+	scale.Sweep(t)
 	for rule, strip := range map[string]func(*orbit.Spec){
 		"not apart":      func(s *orbit.Spec) { s.Apart = nil },
 		"not even":       func(s *orbit.Spec) { s.Even = nil },

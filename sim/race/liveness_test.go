@@ -22,7 +22,7 @@ import (
 // there are 20,000.
 var (
 	liveSeed  = flag.Uint64("live.seed", 1, "the first seed of the liveness worlds")
-	liveSeeds = flag.Int("live.seeds", 200, "how many liveness worlds are played")
+	liveSeeds = flag.Int("live.seeds", 100, "how many liveness worlds are played")
 )
 
 const liveCommand = "go test ./sim/race -run '^TestLiveness$' -live.seed %d -live.seeds 1"
@@ -166,7 +166,7 @@ func TestLivenessStory(t *testing.T) {
 
 // The same seed plays the same history, in another bubble too.
 func TestLivenessSameSeed(t *testing.T) {
-	scale.Long(t)
+	scale.Sweep(t)
 	plan := faultyNavigators["forgets what takes two cores"].plan
 	l := &race.Liveness{Wrap: func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} }}
 	stories := 0

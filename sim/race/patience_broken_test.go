@@ -218,7 +218,7 @@ func endsOn(s *orbit.State, on orbit.NodeID, own orbit.CapsuleID) (ends []orbit.
 
 // Each way to get nominations wrong is found within so many races as its case says, and the failure is made small.
 func TestPatienceFindsWhatIsBroken(t *testing.T) {
-	scale.Long(t)
+	scale.Sweep(t)
 	scale.Sequential(t)
 	for _, c := range scale.Some(2, []struct {
 		name   string

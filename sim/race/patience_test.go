@@ -14,7 +14,7 @@ import (
 // Where the seeds of the races for patience begin, and how many the ordinary test tries.
 var (
 	patienceSeed  = flag.Uint64("patience.seed", 1, "the first seed of the races for patience")
-	patienceSeeds = flag.Int("patience.seeds", scale.WithRace(40, 200), "how many races for patience are run")
+	patienceSeeds = flag.Int("patience.seeds", scale.WithRace(40, 100), "how many races for patience are run")
 )
 
 // Whoever comes, small or of higher priority, and whatever goes wrong, nobody waits for longer than the bounds say. With -tags

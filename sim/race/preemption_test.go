@@ -24,7 +24,7 @@ import (
 // Where the seeds of the races for preemption begin, and how many the ordinary test tries.
 var (
 	preemptionSeed  = flag.Uint64("preemption.seed", 1, "the first seed of the races for preemption")
-	preemptionSeeds = flag.Int("preemption.seeds", 200, "how many races for preemption are run")
+	preemptionSeeds = flag.Int("preemption.seeds", 100, "how many races for preemption are run")
 )
 
 // preempted sums up races for preemption.
@@ -239,7 +239,7 @@ func stopsAtOnce(_ *orbit.State, p orbit.Proposal) (_, _, behind []orbit.Commitm
 // Each way to get evictions wrong is found within so many races, and told as one that is made small. The first is the bug of
 // kubernetes/kubernetes#130429: one proposal evicts and the next one places.
 func TestPreemptionFindsWhatIsBroken(t *testing.T) {
-	scale.Long(t)
+	scale.Sweep(t)
 	for _, c := range []struct {
 		name    string
 		ledger  *lax

@@ -28,7 +28,7 @@ const ms = time.Millisecond
 // Where the seeds of the tests of safety and liveness begin, and how many they try.
 var (
 	raceSeed  = flag.Uint64("race.seed", 1, "the first seed of the races")
-	raceSeeds = flag.Int("race.seeds", scale.WithRace(40, 100), "how many seeds the races try")
+	raceSeeds = flag.Int("race.seeds", 50, "how many seeds the races try")
 )
 
 // seeds is how many seeds a race tries: a tenth of them with -short.
