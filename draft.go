@@ -291,7 +291,7 @@ func (d *Draft) arrives(s *draftStep, c *Capsule, devices DeviceSet) (taken *Nod
 		}
 	}
 	s.charge = d.arrivalCharge(c.Spec, n.Node)
-	if err := d.keepsQuota(c, n, s.charge); err != nil {
+	if err := d.chargeIfAllowed(c, n, s.charge); err != nil {
 		return nil, false, err
 	}
 	if err = d.reclaimsFairly(c, n); err == nil {

@@ -92,7 +92,7 @@ func (d *Draft) Respec(r Respec) error {
 	}
 	s := draftStep{node: n, use: use, frees: true}
 	s.charge = d.changedCharge(c, charged{queue: c.Spec.Queue, spec: r.Spec, model: r.Spec.modelOn(n.Node), placed: true})
-	if err := d.keepsQuota(c, n, s.charge); err != nil {
+	if err := d.chargeIfAllowed(c, n, s.charge); err != nil {
 		return err
 	}
 	if c.Spec.spreadsItself() { // each size is a spec with a spread of its own; no other count changes

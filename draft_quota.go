@@ -67,8 +67,8 @@ func (d *Draft) changedCharge(c *Capsule, after charged) *stepCharge {
 	return &stepCharge{chargedAs(c, d.describes(c.Node), true), after}
 }
 
-// keepsQuota judges whether the quotas allow a step of a capsule, as the ledger would. If so, it counts the step.
-func (d *Draft) keepsQuota(c *Capsule, n *NodeState, step *stepCharge) error {
+// chargeIfAllowed counts a step of a capsule in the queues if their quotas allow it, judged as by the ledger; else it returns the refusal.
+func (d *Draft) chargeIfAllowed(c *Capsule, n *NodeState, step *stepCharge) error {
 	if step == nil {
 		return nil
 	}
@@ -89,8 +89,8 @@ func (d *Draft) keepsQuota(c *Capsule, n *NodeState, step *stepCharge) error {
 // nil: nothing is lacking. The step may be allowed and still leave a queue overfull; then the earlier steps of the proposal are judged again,
 // because this one may have taken quota that they need.
 func (d *Draft) lacks(step *stepCharge) (l *lack, want, free int64) {
-	l, want, free, full := d.lacksFor(step, step)
-	if l != nil || !full {
+	l, want, free, overfull := d.lacksFor(step, step)
+	if l != nil || !overfull {
 		return l, want, free
 	}
 	for _, earlier := range d.ownCharges() {
@@ -102,8 +102,8 @@ func (d *Draft) lacks(step *stepCharge) (l *lack, want, free int64) {
 }
 
 // lacksFor does the same for one step of the proposal in the making. Last is the newest step, which is counted in the queues but not yet
-// in d.steps. Full says that a queue uses more than it may.
-func (d *Draft) lacksFor(step, last *stepCharge) (l *lack, want, free int64, full bool) {
+// in d.steps. Overfull says that a queue uses more than it may.
+func (d *Draft) lacksFor(step, last *stepCharge) (l *lack, want, free int64, overfull bool) {
 	books := d.books()
 	q := books.queue(step.after.queue)
 	for r, x := range step.after.asks(&step.before) {
@@ -112,12 +112,12 @@ func (d *Draft) lacksFor(step, last *stepCharge) (l *lack, want, free int64, ful
 		}
 		for level := q; level != nil; level = level.parent(books) {
 			left := level.available(books, r)
-			if full = full || left.Negative(); left.Negative() && d.rises(level.id, r, last) {
+			if overfull = overfull || left.Negative(); left.Negative() && d.rises(level.id, r, last) {
 				return books.lackOf(q, level, r), x, left.Plus(x).Int64(), true
 			}
 		}
 	}
-	return nil, 0, 0, full
+	return nil, 0, 0, overfull
 }
 
 // rises reports whether the proposal in the making lets a queue use more of a resource, with a step that is counted but not noted yet.

@@ -71,8 +71,8 @@ func (l Limits) withDefaults() Limits {
 	l.NominatedShare = min(limit(l.NominatedShare, 10), 100)
 	l.NominationAging = limit(l.NominationAging, 10)
 	l.Renewals = limit(l.Renewals, 8)
-	l.Protect = min(max(l.Protect, 0), maxProtect)
-	l.Nominate = min(max(l.Nominate, 0), maxProtect)
+	l.Protect = min(max(l.Protect, 0), maxDuration)
+	l.Nominate = min(max(l.Nominate, 0), maxDuration)
 	l.NeverEvictTo = max(l.NeverEvictFrom, l.NeverEvictTo)
 	return l
 }
@@ -88,8 +88,8 @@ func (l *Limits) keeps(victim, priority int32) string {
 	return ""
 }
 
-// ceiling returns the lowest priority that is safe from eviction for work of the given priority. The truce (NeverEvictFrom,
-// NeverEvictTo) lowers it.
+// ceiling returns the lowest priority that is safe from eviction for work of the given priority. The range without evictions
+// (NeverEvictFrom, NeverEvictTo) lowers it.
 func (l *Limits) ceiling(priority int32) int32 {
 	if priority <= l.NeverEvictTo {
 		return min(priority, l.NeverEvictFrom)
@@ -106,8 +106,8 @@ func (l Limits) LongestNomination() time.Duration { return cmp.Or(l.Nominate, ti
 // maxLimit keeps sums of limits and counts of records within 32 bits.
 const maxLimit = 1 << 30
 
-// maxProtect keeps the ends of protections and nominations within what a time can hold.
-const maxProtect = 366 * 24 * time.Hour
+// maxDuration keeps the ends of protections and nominations within what a time can hold.
+const maxDuration = 366 * 24 * time.Hour
 
 // limit returns n, or the default where n is not positive, and never more than maxLimit.
 func limit(n, otherwise int) int { return min(cmp.Or(max(n, 0), otherwise), maxLimit) }

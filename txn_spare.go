@@ -227,8 +227,8 @@ func (s *sparing) units() (out []victims) {
 	return out
 }
 
-// mayMakeWay checks that the work that victims make way for replaces their gang, or that it outranks them and the truce
-// (Limits.NeverEvictFrom) does not protect them.
+// mayMakeWay checks that the work that victims make way for replaces their gang, or that it outranks them and Limits.NeverEvictFrom
+// does not keep them.
 func (s *sparing) mayMakeWay(unit *victims) error {
 	for _, at := range unit.at {
 		c := s.t.p.Do[at].(Evict)

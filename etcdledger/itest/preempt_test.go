@@ -87,17 +87,19 @@ func (p *pressure) run(until context.Context) {
 	}
 }
 
-// drain cordons one node after the other, sends home what the budgets let go, and takes the cordon back.
+// drain cordons one node after the other, sends home what the budgets let go, and takes the cordon back, until ctx ends; and on, for up to a
+// minute, until a budget has refused something: on a busy machine it may get to few nodes while servers are killed.
 func (p *pressure) drain(ctx context.Context) {
-	for i := 0; ctx.Err() == nil; i++ {
-		state, err := p.ledger.Snapshot(ctx)
+	always := context.WithoutCancel(ctx)
+	unrefused := func() bool { return p.refused.Load() == 0 }
+	for i, began := 0, time.Now(); ctx.Err() == nil || unrefused() && time.Since(began) < time.Minute; i++ {
+		state, err := p.ledger.Snapshot(always)
 		if err != nil {
 			continue
 		}
 		node := state.Node(orbit.NodeID(fmt.Sprintf("node-%02d", i%loadNodes)))
 		cordoned, open := *node.Node, *node.Node
 		cordoned.State, open.State = orbit.Cordoned, orbit.Ready
-		always := context.WithoutCancel(ctx) // the cordon is taken back
 		p.propose(always, orbit.PutNode{Node: cordoned})
 		for c := range state.On(node.Node.ID) {
 			p.wish(always, c)

@@ -1,7 +1,10 @@
 package itest
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,8 +69,8 @@ func TestTwoProcesses(t *testing.T) {
 	require.Equal(t, 5*n, book.Places)
 	var total crew.Tally
 	for i, one := range crews {
-		tally := one.Tally()
-		require.Empty(t, tally.Errors)
+		tally := one.Tally() // on a busy machine a process may be stopped while a proposal is on its way
+		require.Empty(t, slices.DeleteFunc(tally.Errors, endedOnTheWay))
 		require.GreaterOrEqual(t, tally.Committed, 2*n, "process %d placed what only it may", i)
 		total.Add(tally)
 	}
@@ -75,3 +78,6 @@ func TestTwoProcesses(t *testing.T) {
 	require.Positive(t, total.Conflicts, "two processes that claim the same work never met")
 	t.Logf("%d placed in %v by %v; %d conflicts", 5*n, took.Round(time.Millisecond), crews[0].Tally().Committed, total.Conflicts)
 }
+
+// endedOnTheWay reports whether an error says only that a process was stopped before it learned what became of a proposal.
+func endedOnTheWay(text string) bool { return strings.HasSuffix(text, context.Canceled.Error()) }

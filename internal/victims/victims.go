@@ -153,8 +153,8 @@ func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
 }
 
 // Ceiling returns the lowest priority that is safe from eviction for this capsule: only capsules below it may be
-// victims. It is the priority of the capsule itself, or the lowest of its gang's roles with members left. If the truce of the ledger's
-// limits covers that priority, the ceiling is at most NeverEvictFrom.
+// victims. It is the priority of the capsule itself, or the lowest of its gang's roles with members left. If the range without
+// evictions of the ledger's limits covers that priority, the ceiling is at most NeverEvictFrom.
 func Ceiling(state *orbit.State, c *orbit.Capsule) int32 {
 	priority := c.Spec.Priority
 	if g := state.Gang(c.Gang()); g != nil {
