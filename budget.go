@@ -18,7 +18,7 @@ type BudgetID string
 // so are members that wait. To make a group smaller, release members for good and put the budget with a smaller
 // Expected in the same proposal. A member that a budget covers may be moved, as if it were [Spec.Movable],
 // and work of any priority may ask for that: it restarts elsewhere, and no more than Missing of them are missing. To forbid it,
-// set nav.Preempting.Moves to -1. docs/commitments.md has all conditions.
+// set nav.Preempting.Moves to -1, as nav.Evicting does. docs/commitments.md has all conditions.
 type Budget struct {
 	// ID identifies the budget.
 	ID BudgetID `json:"id"`

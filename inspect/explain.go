@@ -23,7 +23,8 @@ type explanation struct {
 	Gang     orbit.GangID    `json:"gang,omitempty"`
 	Nodes    int             `json:"nodes,omitempty"`
 	Fits     int             `json:"fits,omitempty"`
-	// Says are reasons that hold whichever node is tried: that no node is that large, idle domains, missing quota.
+	// Says are reasons that hold whichever node is tried: that no node is that large, idle domains, missing quota,
+	// a budget in the way.
 	Says  []string `json:"says,omitempty"`
 	Why   []why    `json:"why,omitempty"`
 	Fixes []fix    `json:"fixes,omitempty"`

@@ -10,10 +10,14 @@ import "github.com/orbitsched/orbit"
 //	gangs     gangs: Patient around Gang
 //
 // Because all are patient, nothing waits for ever beside smaller work that keeps coming. Because the population is Strict, an engine
-// plans no work while another has work of higher priority to plan. No work is moved or evicted, unless it has borrowed nominated room. Each function in wrap is called with the navigator of each engine and returns the one that
-// the engine gets instead; the first wraps innermost. To evict work of lower priority for what fits nowhere:
+// plans no work while another has work of higher priority to plan. No work is moved or evicted, unless it has borrowed nominated
+// room.
+//
+// Each function in wrap is called with the navigator of each engine and returns the one that the engine gets instead; the first
+// wraps innermost. To evict work of lower priority for what fits nowhere, and to move work out of the way as well:
 //
 //	population := nav.Default(ledger, nav.Evicting)
+//	population := nav.Default(ledger, nav.Moving)
 //
 // To let queues share fairly, and take back what others have borrowed of them:
 //
@@ -36,6 +40,10 @@ func Default(ledger orbit.Ledger, wrap ...func(orbit.Navigator) orbit.Navigator)
 	}}
 }
 
-// Evicting wraps a navigator with a [Preempting] that has no limits. It is for [Default]. It evicts work of lower priority,
-// and it moves work of any priority that is movable or that a budget covers ([orbit.Budget]); Preempting.Moves forbids that.
-func Evicting(n orbit.Navigator) orbit.Navigator { return &Preempting{Navigator: n} }
+// Evicting wraps a navigator with a [Preempting] that evicts work of lower priority and moves none. It is for [Default].
+func Evicting(n orbit.Navigator) orbit.Navigator { return &Preempting{Navigator: n, Moves: -1} }
+
+// Moving wraps a navigator with a [Preempting] that has no limits, for [Default] in place of [Evicting]. For work of any priority it
+// first moves others to nodes that take them, if they are movable or a budget covers them ([orbit.Budget]): they restart
+// there. Only where no moves help does it evict work of lower priority.
+func Moving(n orbit.Navigator) orbit.Navigator { return &Preempting{Navigator: n} }

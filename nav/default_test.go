@@ -109,7 +109,7 @@ func TestRoundsCountEvictions(t *testing.T) {
 	submits := func(id orbit.CapsuleID, priority int32, cores int64) orbit.Submit {
 		return orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: &orbit.Spec{Priority: priority, Movable: id == "moves", Envelope: takes(cores)}}
 	}
-	e := &orbit.Engine{Name: "e", Ledger: l, Navigator: nav.Evicting(&nav.Services{})}
+	e := &orbit.Engine{Name: "e", Ledger: l, Navigator: nav.Moving(&nav.Services{})}
 	expect := func(evicted, moved int, text string) {
 		t.Helper()
 		round := e.Pass(t.Context())
@@ -138,6 +138,23 @@ func TestDefaultEvictsIfAsked(t *testing.T) {
 	s = inDefault(t, world)
 	require.True(t, s.Capsule("web").Pending())
 	require.True(t, s.Capsule("sum").Placed())
+}
+
+// A service with a budget stays where it is when other work needs its node, unless moves are asked for.
+func TestDefaultMovesIfAsked(t *testing.T) {
+	world := func(l *orbit.MemoryLedger) {
+		commit(t, l, putOnRack("a1", 4), orbit.PutBudget{Budget: orbit.Budget{ID: "web", Group: "web", Expected: 1, Missing: 1}},
+			orbit.Submit{IDs: []orbit.CapsuleID{"web"}, Spec: &orbit.Spec{Priority: 50, Group: "web", Envelope: takes(1)}})
+		time.Sleep(time.Second)
+		commit(t, l, putOnRack("a2", 1), orbit.Submit{IDs: []orbit.CapsuleID{"sum"}, Spec: &orbit.Spec{Class: orbit.Batch, Envelope: takes(4)}})
+		time.Sleep(5 * time.Minute)
+	}
+	s := inDefault(t, world, nav.Evicting)
+	require.Equal(t, orbit.NodeID("a1"), s.Capsule("web").Node)
+	require.True(t, s.Capsule("sum").Pending())
+	s = inDefault(t, world, nav.Moving)
+	require.Equal(t, orbit.NodeID("a2"), s.Capsule("web").Node)
+	require.Equal(t, orbit.NodeID("a1"), s.Capsule("sum").Node)
 }
 
 // A navigator that lacks the one it wraps says so as soon as work waits.

@@ -89,7 +89,7 @@ func TestPreemptingByARuleKeepsBudgets(t *testing.T) {
 		require.ElementsMatch(t, c.want, evicted(t, l))
 		if c.want == nil {
 			require.ErrorContains(t, round.Unplaced[0].Why, "0 of 8 nodes fit: 8 have, or share their rack with, members of group batch-web, from which it has to be apart; "+
-				"evicting work of lower priority would not help; ")
+				"evicting work of lower priority would not help while a budget keeps some of it: ")
 			require.ErrorContains(t, round.Unplaced[0].Why, `budget "b"`)
 		}
 	}

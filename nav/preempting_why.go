@@ -74,7 +74,7 @@ type hopes struct {
 
 func (e *hopes) Unwrap() []error { return []error{e.parks, e.error} }
 
-// keptBy adds to a reason that a budget has kept a victim on its node, unless the refusal is nil.
+// keptBy adds to a reason why evictions would not help that a budget has kept a victim on its node, unless the refusal is nil.
 func keptBy(why error, refusal *orbit.Rejection) error {
 	if refusal == nil {
 		return why
@@ -88,6 +88,6 @@ type keptByBudget struct {
 	refusal *orbit.Rejection
 }
 
-func (e *keptByBudget) Error() string { return e.why.Error() + "; " + e.refusal.Reason }
+func (e *keptByBudget) Error() string { return e.why.Error() + " while a budget keeps some of it: " + e.refusal.Reason }
 
 func (e *keptByBudget) Unwrap() []error { return []error{e.why, e.refusal} }

@@ -92,7 +92,7 @@ func TestFixesUnderRules(t *testing.T) {
 		{"the hold that ends first is in a closed zone", even(orbit.Even{Level: "zone"}), []orbit.Commitment{at("a1", "a", 3), at("b1", "b", 2), held("first", "a1", 2, 1), held("then", "b1", 1, 2)}, [][]orbit.Commitment{member("a", "a1", 1)},
 			`wait for hold "then" until 1970-01-01T00:00:02Z: then node b1 takes it; ask for 0.001 cores less: then node b1 takes it; add a node like b1`},
 		{"a smaller change would help but for the rule", ssd, []orbit.Commitment{at("a1", "a", 9), at("b1", "b", 1), disk(at("b2", "b", 0))}, [][]orbit.Commitment{member("a", "a1", 1)},
-			"ask for no cpu: then node b2 takes it; ask for 0.001 cores less and drop the requirement disk in (ssd): then node b1 takes it; add a node with at least 0.002 cores, labelled like b2"},
+			"ask for 0.001 cores less and drop the requirement disk in (ssd): then node b1 takes it; add a node with at least 0.002 cores, labelled like b2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &orbit.MemoryLedger{}

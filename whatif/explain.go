@@ -32,6 +32,9 @@ type Explanation struct {
 	// Raise is the queue of the spec with as much more Nominal as is missing: with PutQueue of it the quotas admit one more capsule,
 	// and with less they do not. Nil: nothing is missing, or so much fits in no queue.
 	Raise *orbit.Queue
+	// Kept says which capsules of lower priority would have to be evicted for one of the spec, and which disruption budget forbids
+	// it. Empty: no evictions make room, or none that a budget forbids are needed.
+	Kept string
 	// Why groups the other nodes by the full set of reasons against them. Groups with the fewest reasons come first,
 	// and among these the groups with the most nodes. The counts add up to Nodes less Fits.
 	Why []Why
@@ -82,6 +85,7 @@ func Explain(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*Explan
 	e, sets := a.count()
 	if e.Fits == 0 {
 		e.Fixes = a.fixes(sets)
+		e.Kept = a.kept(e.Fixes)
 	}
 	return e, ctx.Err()
 }
@@ -270,10 +274,10 @@ func (a *asker) lack(r *room) (sum float64) {
 	return sum
 }
 
-// Says puts TooLarge, Idle, Lacks and Raise in words: what is true of the spec whichever node it is tried on. Empty: there is none of
+// Says puts TooLarge, Idle, Lacks, Raise and Kept in words: what is true of the spec whichever node it is tried on. Empty: there is none of
 // these.
 func (e *Explanation) Says() []string {
-	says := append(append([]string{e.TooLarge, e.Idle}, e.Lacks...), e.raises)
+	says := append(append([]string{e.TooLarge, e.Idle}, e.Lacks...), e.raises, e.Kept)
 	return slices.DeleteFunc(says, func(text string) bool { return text == "" })
 }
 

@@ -277,7 +277,8 @@ func TestAddsALargerNode(t *testing.T) {
 }
 
 // TestFixesAreMinimal compares with brute force: where a fix changes the request or a cordon alone, no proper part of the same change
-// makes any node take the capsule; and where only one thing is in the way of some node, there is a fix that changes only that.
+// makes any node take the capsule; no fix takes all of a resource away; and where only one thing is in the way of some node that has
+// something of it, there is a fix that changes only that.
 func TestFixesAreMinimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state, spec := world(t), drawSpec(t)
@@ -286,6 +287,9 @@ func TestFixesAreMinimal(t *testing.T) {
 		for i := range e.Fixes {
 			f := &e.Fixes[i]
 			nothingLess(t, state, e.Spec, f)
+			for d, asked := range e.Spec.Envelope.Reservation {
+				require.Equal(t, asked > 0, f.Spec.Envelope.Reservation[d] > 0, "%s: nothing is left of dimension %d", f.String(), d)
+			}
 			if f.Add != nil || len(f.Await)+len(f.Outlast)+len(f.Evict)+len(f.Move) > 0 {
 				continue
 			}
@@ -299,6 +303,15 @@ func TestFixesAreMinimal(t *testing.T) {
 		for _, w := range e.Why {
 			if w.Reasons[0].Kind == whatif.Requirement && len(e.Spec.Even) > 0 {
 				continue // without a requirement there may be more domains to be even among, which close others
+			}
+			if r := w.Reasons[0]; r.Kind == whatif.Resource {
+				n, nominated := state.Node(w.Example), false
+				for range n.Nominated {
+					nominated = true
+				}
+				if n.Free()[r.Arg] <= 0 || nominated {
+					continue // there is nothing of it that the work could ask for instead, or not for this work
+				}
 			}
 			if len(w.Reasons) == 1 && w.Reasons[0].Kind != whatif.Lost && w.Reasons[0].Kind != whatif.Nominated && w.Reasons[0].Kind != whatif.Ruled {
 				require.True(t, slices.ContainsFunc(e.Fixes, func(f whatif.Fix) bool { return f.Node == w.Example && changes(&f) == 1 }),
@@ -458,8 +471,8 @@ func takers(t require.TestingT, state *orbit.State, spec *orbit.Spec, uncordon o
 	return out
 }
 
-// Changes of the request come smallest first: the fewest changes, and of equally many the smallest part of the request. A
-// request of which nothing is left is not called less.
+// Changes of the request come smallest first: the fewest changes, and of equally many the smallest part of the request. No
+// change leaves nothing of a resource.
 func TestChangesComeSmallestFirst(t *testing.T) {
 	const larger = "add a node with at least 0.01 cores and 10 bytes of memory"
 	for _, c := range []struct {
@@ -468,7 +481,8 @@ func TestChangesComeSmallestFirst(t *testing.T) {
 	}{
 		{[][2]int64{{0, 10}, {5, 0}, {9, 10}}, []string{"ask for 0.001 cores less: then node n2 takes it", larger}},
 		{[][2]int64{{1, 10}, {1, 10}, {1, 10}, {10, 9}}, []string{"ask for 1 byte of memory less: then node n3 takes it", "ask for 0.009 cores less: then node n0 takes it", larger}},
-		{[][2]int64{{0, 10}, {5, 0}}, []string{"ask for no cpu: then node n0 takes it", "ask for 0.005 cores less and ask for no memory: then node n1 takes it", larger}},
+		{[][2]int64{{1, 10}, {5, 9}}, []string{"ask for 0.009 cores less: then node n0 takes it", "ask for 0.005 cores less and ask for 1 byte of memory less: then node n1 takes it", larger}},
+		{[][2]int64{{0, 10}, {5, 0}}, []string{larger}},
 	} {
 		l := &orbit.MemoryLedger{}
 		for i, has := range c.nodes {
@@ -569,4 +583,43 @@ func TestExplainMovesWhereNoFitCountsMovable(t *testing.T) {
 	require.NoError(t, view.Refresh(t.Context(), l, nil, time.Unix(0, 0)))
 	draft.Sync(view)
 	require.Equal(t, 1, draft.Diagnose(spec(5, false), nil, orbit.Misfit{}).Movable())
+}
+
+// If only a budget forbids the evictions that would make room, the explanation says so. Nothing is said where something else is in
+// the way as well, or where a budget lets others be evicted or moved.
+func TestExplainNamesTheBudgetInTheWay(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		missing, more    int // of the budget, and nodes with a capsule of no budget
+		priority, asks   int64
+		kept, says, fixe string
+	}{
+		{"forbidden", 0, 0, 9, 4, `evicting "web" on node n would make room and is forbidden: budget "b": 0 healthy of 1 after this, 1 needed`, "", ""},
+		{"allowed", 1, 0, 9, 4, "", "", `evict "web"`},
+		{"others may be evicted", 0, 1, 9, 4, "", "", `evict "sum"`},
+		{"no higher priority", 0, 0, 0, 4, "", "", ""},
+		{"too large", 0, 0, 9, 9, "", "no node is that large", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			node := func(id orbit.NodeID) orbit.PutNode {
+				return orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: 8}}}
+			}
+			commit(t, l, node("n"), orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "web", Expected: 1, Missing: c.missing}},
+				orbit.Submit{IDs: []orbit.CapsuleID{"web"}, Spec: &orbit.Spec{Group: "web", Envelope: wants(8, 0).Envelope}}, orbit.Place{Capsule: "web", Node: "n"})
+			for range c.more {
+				commit(t, l, node("m"), orbit.Submit{IDs: []orbit.CapsuleID{"sum"}, Spec: wants(8, 0)}, orbit.Place{Capsule: "sum", Node: "m"})
+			}
+			e, err := whatif.Explain(t.Context(), snapshot(t, l), wants(c.asks, int32(c.priority)))
+			require.NoError(t, err)
+			if c.kept == "" {
+				require.Empty(t, e.Kept)
+			} else {
+				require.Contains(t, e.Kept, c.kept)
+				require.Contains(t, e.String(), c.kept)
+			}
+			require.Contains(t, e.String(), c.says)
+			require.Contains(t, e.String(), c.fixe)
+		})
+	}
 }

@@ -3,6 +3,8 @@ package whatif
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -164,7 +166,10 @@ func (a *asker) change(of *found) *Fix {
 	}
 	for d := range spec.Envelope.Reservation {
 		if want := spec.Envelope.Reservation[d]; want > 0 && want > r.Resources[d] {
-			f.Less[d] = want - max(0, r.Resources[d])
+			if r.Resources[d] <= 0 {
+				return nil // work that asks for something has no use for nothing
+			}
+			f.Less[d] = want - r.Resources[d]
 			spec.Envelope.Reservation[d] -= f.Less[d]
 		}
 	}
@@ -321,6 +326,33 @@ func (a *asker) outlast(sets []*found) *Fix {
 		}
 	}
 	return f
+}
+
+// kept says which evictions would help if a budget did not forbid them; empty if there are none, or if one of the fixes evicts or moves
+// what a budget lets go.
+func (a *asker) kept(fixes []Fix) string {
+	if slices.ContainsFunc(fixes, func(f Fix) bool { return len(f.Evict)+len(f.Move) > 0 }) {
+		return ""
+	}
+	free, err := withoutBudgets(a.state)
+	if err != nil || free == a.state {
+		return ""
+	}
+	f := askerOf(free, a.spec).evict()
+	if f == nil {
+		return ""
+	}
+	f.state, f.Spec = a.state, a.spec
+	var refusal *orbit.Rejection
+	if _, err := a.state.With(f.Proposal(a.probe())); !errors.As(err, &refusal) || refusal.Budget == "" {
+		return ""
+	}
+	victims := "those of"
+	if len(f.Evict) == 1 {
+		victims = fmt.Sprintf("%q on", f.Evict[0])
+	}
+	return fmt.Sprintf("evicting %s node %s would make room and is forbidden: %s; wait until more members are ready, or put the budget with more that may be missing",
+		victims, f.Node, refusal.Reason)
 }
 
 // evict returns a fix that evicts capsules of lower priority from the best node for that; nil: there is none.
