@@ -7,6 +7,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -173,11 +174,25 @@ func (p *Population) reportAll(ctx context.Context, view *View) {
 	for _, c := range view.queue.take(most) {
 		why := fmt.Errorf("no engine claims module %q, class %v; assign it to an engine, or let a navigator claim it", c.Spec.Module, c.Spec.Class)
 		if c.Owner() != "" {
-			why = fmt.Errorf("it is assigned to %q, which is none of this population's engines", c.Owner())
+			why = fmt.Errorf("it is assigned to %q, which is none of this population's engines (%s): assign it to one of these, or run an engine of that name",
+				c.Owner(), p.names())
 		}
 		p.report(ctx, Unplaced{c, why})
 	}
 	view.queue.batch = view.queue.batch[:0] // do not report them again
+}
+
+// names lists the names of the engines, the first ten of them.
+func (p *Population) names() string {
+	var names []string
+	for i, e := range p.Engines {
+		if i == 10 {
+			names = append(names, fmt.Sprintf("and %d more", len(p.Engines)-i))
+			break
+		}
+		names = append(names, fmt.Sprintf("%q", e.Name))
+	}
+	return strings.Join(names, ", ")
 }
 
 // claimTable tells which engine of a population owns the work that is assigned to none: the first engine that claims

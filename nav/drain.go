@@ -148,6 +148,13 @@ func whyStays(err error) string {
 	return err.Error()
 }
 
+// mustMove is the reason of a capsule for which there is no room, and which MayWait does not let go back to pending.
+type mustMove struct{ error }
+
+func (e mustMove) Error() string { return e.error.Error() + "; MayWait does not let it wait for room" }
+
+func (e mustMove) Unwrap() error { return e.error }
+
 // String sums the round up, with a line for each node.
 func (r DrainRound) String() string {
 	var b strings.Builder

@@ -126,7 +126,13 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 		}
 		p.draft.Rollback(start)
 	}
-	if !p.mayWait(c) || p.state.Node(c.Node).Node.Schedulable() { // no rule allows a release from a tainted node
+	if p.state.Node(c.Node).Node.Schedulable() { // no rule allows a release from a tainted node
+		return why
+	}
+	if !p.mayWait(c) {
+		if errors.As(why, new(*orbit.NoFit)) && !c.Spec.Ends {
+			return mustMove{why}
+		}
 		return why
 	}
 	if p.thinned[c.Gang()] { // the state still shows the member that leaves, so it cannot tell whether a second one may leave

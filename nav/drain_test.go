@@ -99,7 +99,8 @@ func TestDrainSaysWhatBlocks(t *testing.T) {
 	_, last := drainUntilStill(t, d)
 	require.Equal(t, []orbit.CapsuleID{"c", "d"}, on(t, l, "many"))
 	require.Empty(t, on(t, l, "few"))
-	require.Equal(t, "many: 2 left, 1 holds: c: 0 of 3 nodes fit: 2 are unschedulable, 1 lacks cpu; d: 0 of 3 nodes fit: 2 are unschedulable, 1 lacks cpu",
+	require.Equal(t, "many: 2 left, 1 holds: c: 0 of 3 nodes fit: 2 are unschedulable, 1 lacks cpu; MayWait does not let it wait for room; "+
+		"d: 0 of 3 nodes fit: 2 are unschedulable, 1 lacks cpu; MayWait does not let it wait for room",
 		last.Nodes[0].String())
 	require.Contains(t, last.String(), "\nmany: 2 left")
 

@@ -88,6 +88,8 @@ type keptByBudget struct {
 	refusal *orbit.Rejection
 }
 
-func (e *keptByBudget) Error() string { return e.why.Error() + " while a budget keeps some of it: " + e.refusal.Reason }
+func (e *keptByBudget) Error() string {
+	return e.why.Error() + " while a budget keeps some of it: " + e.refusal.Reason
+}
 
 func (e *keptByBudget) Unwrap() []error { return []error{e.why, e.refusal} }

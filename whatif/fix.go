@@ -42,7 +42,7 @@ type Fix struct {
 	// Move are capsules that must move to other nodes, the fewest that make room. The ledger allows it, and nav.Preempting
 	// does it by itself. No capsule goes through a third node: the moves may be a chain, a swap or a cycle.
 	Move []Move
-	// Add is an empty node that has to join; nil: none. It is a copy of the node Like, except for its id and the
+	// Add is an empty node that has to join; nil: none. It is a copy of the node Like, except for its id, which is made up, and the
 	// domains in In. If Like is empty, no node is large enough ([Explanation].TooLarge): Add has as much as the spec
 	// asks for and no more, and is otherwise a copy of a node that suits the spec.
 	Add *orbit.Node
