@@ -319,6 +319,14 @@ function select() {
   for (const tr of byId("engine-rows").tBodies[0].rows) tr.hidden = engine !== "" && tr.dataset.engine !== engine;
 }
 byId("search").addEventListener("input", select);
+// Enter opens the node or the capsule of this name, because the lists show the first few only.
+byId("search").addEventListener("keydown", async (event) => {
+  const name = event.target.value.trim();
+  if (event.key !== "Enter" || !name) return;
+  const isNode = await ask("node?id=" + encodeURIComponent(name)).then(() => true, () => false);
+  if (isNode) showNode(name);
+  else explain("capsule=" + encodeURIComponent(name), name);
+});
 byId("engine").addEventListener("change", select);
 
 byId("lost-only").addEventListener("change", (event) => byId("feed").classList.toggle("refused", event.target.checked));
