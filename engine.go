@@ -71,9 +71,9 @@ type Engine struct {
 	ids   idSource
 
 	claims claims
-	// Run is at work.
-	running atomic.Bool
-	nudges  nudges
+	// Run is at work; and Running: it is, or Pass was called since it last returned.
+	running, active atomic.Bool
+	nudges          nudges
 	// One element for each goroutine that waits for reports; nil: none has yet.
 	listening chan struct{}
 
@@ -170,7 +170,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	if !e.running.CompareAndSwap(false, true) {
 		return invalidf("engine %q runs already", e.Name)
 	}
+	e.active.Store(true)
 	defer e.running.Store(false)
+	defer e.active.Store(false)
 	for ctx.Err() == nil {
 		round := e.Pass(ctx)
 		if e.OnRound != nil && (round.active() || len(round.Errors) > 0 && ctx.Err() == nil) {
@@ -191,6 +193,7 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		round.Errors = append(round.Errors, e.fault)
 		return round
 	}
+	e.active.Store(true)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer func() { e.reasons.passed(round.trouble) }()
@@ -228,14 +231,19 @@ func (e *Engine) Pass(ctx context.Context) Round {
 }
 
 // LastPass returns when the last pass ended, also one that found nothing to do; zero: none has. Run begins a pass at
-// least each Backoff.Max, so a time that gets older says that the engine does not run, or that a pass is stuck, such as
-// in a Plan that does not return. It may be called from any goroutine, and never waits for a pass.
+// least each Backoff.Max, so a time that gets older while the engine is [Engine.Running] says that a pass is stuck, such
+// as in a Plan that does not return. It may be called from any goroutine, and never waits for a pass.
 func (e *Engine) LastPass() time.Time {
 	if at := e.passed.Load(); at != 0 {
 		return time.Unix(0, at)
 	}
 	return time.Time{}
 }
+
+// Running reports whether the engine plans in this process: Run is at work, or Pass was called and no Run has returned
+// since. An engine that stands by, because another process runs one with its name, does not run. Running may be called
+// from any goroutine, and never waits for a pass.
+func (e *Engine) Running() bool { return e.active.Load() }
 
 // planAndPropose is the second half of a pass: it takes a batch from the queue, has it planned and sends the proposals.
 func (e *Engine) planAndPropose(ctx context.Context, round *Round) {

@@ -38,8 +38,8 @@ type BacklogRow struct {
 // The reasons are the latest that the engines have found, whatever the revision of the state, which must come from the
 // ledger of the engines. Backlog may be called from any goroutine while the engines run, and never waits for a pass. It
 // costs a look at each capsule of the state up to the last pending one; engines keep the reasons at no cost that a pass
-// would notice. An engine that has not run yet, and an engine of another process that is not in the list, have no
-// reasons.
+// would notice. Of an engine that is not [Engine.Running] the reason is that another process may run it and know why; an
+// engine of another process that is not in the list has no reasons.
 func Backlog(state *State, engines ...*Engine) []BacklogRow {
 	if state == nil {
 		return nil
@@ -48,7 +48,11 @@ func Backlog(state *State, engines ...*Engine) []BacklogRow {
 	for _, e := range engines {
 		if e != nil {
 			b.engines = append(b.engines, e)
-			b.reasons = append(b.reasons, e.reasons.copied())
+			reasons := &reasonBook{trouble: errNotRunning} // what it has found is out of date
+			if e.Running() {
+				reasons = e.reasons.copied()
+			}
+			b.reasons = append(b.reasons, reasons)
 		}
 	}
 	left := state.PendingCount()

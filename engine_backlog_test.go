@@ -81,17 +81,17 @@ func TestBacklogHasAllThatWaits(t *testing.T) {
 			Submit{Gang: &Gang{ID: "g", Roles: []Role{{Spec: member, Members: []CapsuleID{"g-0", "g-1"}, Min: 2}}}},
 			Submit{IDs: []CapsuleID{"other"}, Spec: wants(1), Owner: "elsewhere"}, Submit{IDs: []CapsuleID{"mine"}, Spec: moduleOf("too late", 0, 1), Owner: "idle"},
 			Submit{IDs: []CapsuleID{"lost-0", "lost-1"}, Spec: moduleOf("unclaimed", -1, 1)})
-		unplanned := errUnplanned.Error()
+		unplanned, away := errUnplanned.Error(), errNotRunning.Error()
 		notOwned := []string{
 			`unowned nobody [other]: it is assigned to "elsewhere", which is none of the engines`,
-			"unplanned idle [mine]: " + unplanned,
+			"unplanned idle [mine]: " + away,
 			`unowned nobody [lost-0 lost-1]: no engine claims module "unclaimed", class LatencySensitive; assign it to an engine, or let a navigator claim it`,
 		}
 		require.Equal(t, append([]string{
-			"unplanned e [big0000 big0001 big0002]: " + unplanned,
-			"unplanned e [late-1 late-0]: " + unplanned,
-			"unplanned e [quiet]: " + unplanned,
-			"unplanned e [g-0 g-1]: " + unplanned,
+			"unplanned e [big0000 big0001 big0002]: " + away,
+			"unplanned e [late-1 late-0]: " + away,
+			"unplanned e [quiet]: " + away,
+			"unplanned e [g-0 g-1]: " + away,
 		}, notOwned...), rowsOf(backlog()))
 
 		// The pass takes six capsules: all but the gang. Then it takes the gang's first member, and more work comes.
@@ -120,6 +120,46 @@ func TestBacklogHasAllThatWaits(t *testing.T) {
 		e.MaxPlan = 1
 		require.Equal(t, 1, e.Pass(t.Context()).Committed)
 		require.Equal(t, "unplanned e [big0001 big0002 big-late]: "+unplanned, rowsOf(backlog())[0])
+	})
+}
+
+// An engine runs while its Run is at work, or once Pass was called outside of it. What was found out before it stopped is no
+// reason any more: another engine may have taken over, and knows.
+func TestRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &MemoryLedger{}
+		commit(t, l, PutNode{machine("n", 4)}, Submit{IDs: []CapsuleID{"big"}, Spec: moduleOf("fit", 0, 10)}, Submit{IDs: []CapsuleID{"late"}, Spec: moduleOf("late", 0, 1)})
+		e := &Engine{Name: "e", Ledger: l, Navigator: &scripted{}}
+		p := &Population{Engines: []*Engine{e}}
+		says := func(running bool) {
+			t.Helper()
+			require.Equal(t, running, e.Running())
+			rows := rowsOf(Backlog(snapshotOf(t, l), e))
+			if running {
+				require.Equal(t, []string{"parked e [big]: 0 of 1 nodes fit: 1 lacks cpu; no node is that large: the largest has 0.004 cores", "left_out e [late]: late"}, rows)
+				return
+			}
+			require.Equal(t, []string{"unplanned e [big]: " + errNotRunning.Error(), "unplanned e [late]: " + errNotRunning.Error()}, rows)
+		}
+		says(false)
+		for range 2 {
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- p.Run(ctx) }()
+			time.Sleep(time.Minute)
+			says(true)
+			require.Error(t, e.Run(ctx), "it runs already")
+			says(true)
+			stop()
+			require.NoError(t, <-done)
+			says(false)
+		}
+		_ = e.Pass(t.Context())
+		says(true)
+		broken := &Engine{Name: "broken"}
+		require.Error(t, broken.Run(t.Context()))
+		require.NotEmpty(t, broken.Pass(t.Context()).Errors)
+		require.False(t, broken.Running(), "it cannot run")
 	})
 }
 

@@ -31,8 +31,10 @@ const (
 
 var (
 	errUnplanned = errors.New("it has not been planned since it became pending, or since a change that may help it; work of higher priority is planned first")
-	errSilent    = errors.New("the navigator has neither placed it nor said why")
-	errResend    = errors.New("nothing is planned until the outcome of earlier proposals is known; they are sent again")
+	// The text is for who asks in a process that stands by.
+	errNotRunning = errors.New("its engine does not run in this process; if another process runs it, the page of that one says the reason")
+	errSilent     = errors.New("the navigator has neither placed it nor said why")
+	errResend     = errors.New("nothing is planned until the outcome of earlier proposals is known; they are sent again")
 )
 
 // reasonBook has the latest reasons why the pending work of one engine waits. Its lock is its own, so that it can be

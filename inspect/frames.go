@@ -32,7 +32,7 @@ type frames struct {
 	// round is the number of the last round when the frame was made, and due is when the next frame may be made.
 	round uint64
 	due   time.Time
-	// sick is what Handler.sick said then, and silent which engines made no passes.
+	// sick is what Handler.sick said then, and silent which engines stood by or made no passes.
 	sick, silent string
 	// old says that the last frame could not be made of the newest state; nil: it could. failed is when that was found out.
 	old    *trouble

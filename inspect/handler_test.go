@@ -586,32 +586,58 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestIdleEnginesAreListed: engines that are given are listed from the start, and one that makes no passes is told from one that is idle.
+// unread is a ledger whose Snapshot does not return.
+type unread struct{ orbit.Ledger }
+
+func (unread) Snapshot(ctx context.Context) (*orbit.State, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestIdleEnginesAreListed: engines that are given are listed from the start, and one that makes no passes and one that stands by are told
+// from one that is idle.
 func TestIdleEnginesAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		l, h, _ := scene(t)
 		idle := &orbit.Engine{Name: "idle", Ledger: l, Navigator: &nav.Batch{}}
-		h.Engines = []*orbit.Engine{idle, nil, {Name: "dead", Ledger: l, Navigator: &nav.Services{}}}
-		done := make(chan error)
-		go func() { done <- idle.Run(ctx) }()
-		listed := func() []any {
+		away := &orbit.Engine{Name: "away", Ledger: l, Navigator: &nav.Services{}}
+		stuck := &orbit.Engine{Name: "stuck", Ledger: unread{l}, Navigator: &nav.Gang{}}
+		h.Engines = []*orbit.Engine{idle, nil, away, stuck}
+		done := make(chan error, 2)
+		for _, e := range []*orbit.Engine{idle, stuck} {
+			go func() { done <- e.Run(ctx) }()
+		}
+		listed := func(i int) []any {
 			_, body, _ := get(t, h, "api/state")
-			return body["engines"].([]any)
+			list := body["engines"].([]any)
+			require.Len(t, list, 3)
+			e := list[i].(map[string]any)
+			return []any{e["name"], e["standby"], e["silent"], e["passed"]}
 		}
 		time.Sleep(time.Hour)
-		list := listed()
-		require.Len(t, list, 2)
-		first, second := list[0].(map[string]any), list[1].(map[string]any)
-		require.Equal(t, []any{"idle", nil, "dead", true}, []any{first["name"], first["silent"], second["name"], second["silent"]})
-		require.NotContains(t, second, "passed", "it has never passed")
+		require.Equal(t, []any{"idle", nil, nil, nil}, listed(0))
+		require.Equal(t, []any{"away", true, nil, nil}, listed(1))
+		require.Equal(t, []any{"stuck", nil, true, nil}, listed(2))
+		why := func() string {
+			time.Sleep(time.Second) // the next frame is due
+			_, body, _ := get(t, h, "api/state")
+			return fmt.Sprint(body["waiting"].(map[string]any)["rows"])
+		}
+		require.Equal(t, 2, strings.Count(why(), "its engine does not run in this process; if another process runs it, the page of that one says the reason"))
+		_ = away.Pass(t.Context())
+		require.NotContains(t, why(), "does not run")
+		require.Contains(t, why(), "0 of 6 nodes fit: 6 lack cpu")
 		stop()
-		require.NoError(t, <-done)
-		stopped := time.Now()
+		require.NoError(t, errors.Join(<-done, <-done))
+		time.Sleep(time.Hour)
+		require.Equal(t, []any{"idle", true, nil, nil}, listed(0), "it stands by at once, and however long")
+		_ = idle.Pass(t.Context())
+		passed := time.Now()
+		time.Sleep(time.Second)
+		require.Equal(t, []any{"idle", nil, nil, nil}, listed(0))
 		time.Sleep(time.Minute)
-		first = listed()[0].(map[string]any)
-		require.Equal(t, true, first["silent"])
-		require.InDelta(t, stopped.UnixMilli(), first["passed"], 2000)
+		require.Equal(t, []any{"idle", nil, true, float64(passed.UnixMilli())}, listed(0), "nobody calls its Pass any more")
 	})
 }
 

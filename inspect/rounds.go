@@ -104,8 +104,10 @@ type engine struct {
 	Evicted    int    `json:"evicted"`
 	Moved      int    `json:"moved"`
 	Last       round  `json:"last"`
-	// Silent says that the engine makes no passes, not even idle ones; Passed is when its last pass ended, in milliseconds
-	// since 1970, or 0 if it has made none.
+	// Standby says that the engine does not run in this process; another process may run it.
+	Standby bool `json:"standby,omitempty"`
+	// Silent says that the engine runs and makes no passes, not even idle ones; Passed is when its last pass ended, in
+	// milliseconds since 1970, or 0 if it has made none.
 	Silent bool  `json:"silent,omitempty"`
 	Passed int64 `json:"passed,omitempty"`
 	// by is the engine that made the last pass; nil if the importer has made up the round.
@@ -318,23 +320,24 @@ func (l *roundLog) withRivals(receipts []receipt) []receipt {
 // them, until it counts as one that makes no passes. A Plan may take 10 s by default.
 const silentAfter = 30 * time.Second
 
-// hears looks when the engine has made its last pass, and sets Silent and Passed.
+// hears looks whether the engine runs and when it has made its last pass, and sets Standby, Silent and Passed.
 func (e *engine) hears() {
-	if e.Silent, e.Passed = false, 0; e.by == nil {
+	if e.Standby, e.Silent, e.Passed = false, false, 0; e.by == nil {
 		return
 	}
 	last := e.by.LastPass()
-	if e.Silent = time.Since(last) > silentAfter+e.by.Backoff.Max; e.Silent && !last.IsZero() {
+	e.Standby = !e.by.Running()
+	if e.Silent = !e.Standby && time.Since(last) > silentAfter+e.by.Backoff.Max; e.Silent && !last.IsZero() {
 		e.Passed = last.UnixMilli()
 	}
 }
 
-// silent returns the names of the engines that make no passes, as a text.
+// silent returns which engines stand by and which make no passes, as a text.
 func (l *roundLog) silent() string {
 	var names []string
 	for _, e := range l.engines() {
-		if e.Silent {
-			names = append(names, e.Name)
+		if e.Silent || e.Standby {
+			names = append(names, fmt.Sprint(e.Name, e.Standby))
 		}
 	}
 	return strings.Join(names, "\n")

@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/lease"
+	"github.com/orbitsched/orbit/nav"
 )
 
 // office is work that several holders want to do and only one may do at a time.
@@ -52,6 +54,34 @@ func TestWhile(t *testing.T) {
 		time.Sleep(10*time.Second + 1)
 		require.Equal(t, "b", o.who.Load())
 		require.Equal(t, int32(1), o.working.Load())
+	})
+}
+
+// Of two processes that run one population under While, one runs its engines, and the other says that its own stand by; when the
+// first has gone, it is the other way round.
+func TestWhileOneRunsTheEngines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &lease.Keeper{Ledger: &orbit.MemoryLedger{}}
+		go func() { _ = k.Run(t.Context()) }()
+		process := func(ctx context.Context, holder string) (running func() string, done chan error) {
+			p, done := nav.Default(k.Ledger), make(chan error, 1)
+			go func() { done <- k.While(ctx, "engines", holder, p.Run) }()
+			time.Sleep(time.Minute)
+			return func() (run string) {
+				for _, e := range p.Engines {
+					run += fmt.Sprint(e.Running(), " ")
+				}
+				return run
+			}, done
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		first, done := process(ctx, "a")
+		second, _ := process(t.Context(), "b")
+		require.Equal(t, []string{"true true true ", "false false false "}, []string{first(), second()})
+		leave()
+		require.NoError(t, <-done)
+		time.Sleep(10*time.Second + 1)
+		require.Equal(t, []string{"false false false ", "true true true "}, []string{first(), second()})
 	})
 }
 

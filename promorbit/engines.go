@@ -53,6 +53,8 @@ const mostMakers = 4096
 
 var descLastPass = desc("engine_last_pass_timestamp_seconds", "When the last pass of the engine ended, idle or not, in seconds since 1970; 0: none has. An engine that runs begins a pass at least each Backoff.Max, which is 1 s by default.", "engine")
 
+var descRunning = desc("engine_running", "1: the engine plans in this process (Engine.Running); 0: it stands by for another process, or its Run has ended or was never called.", "engine")
+
 var descNotes = desc("engine_note", "Numbers that navigators note in their rounds: their sum, and how often they were noted.", "engine", "note")
 
 // noted are the numbers that an engine's navigator has noted.
@@ -111,6 +113,7 @@ func (m *Engines) Describe(ch chan<- *prometheus.Desc) {
 		c.Describe(ch)
 	}
 	ch <- descLastPass
+	ch <- descRunning
 	ch <- descNotes
 }
 
@@ -136,6 +139,11 @@ func (m *Engines) Collect(ch chan<- prometheus.Metric) {
 			at = float64(last.UnixMilli()) / 1e3
 		}
 		gauge(ch, descLastPass, at, name)
+		running := 0.0
+		if e.Running() {
+			running = 1
+		}
+		gauge(ch, descRunning, running, name)
 	}
 	for engine, n := range m.notes {
 		for note, s := range n.sums {

@@ -115,7 +115,7 @@ func TestEnginesIdle(t *testing.T) {
 			got := scrape(t, metrics)
 			for _, series := range []string{"passes_total{engine=%q}", "placements_total{engine=%q}", "errors_total{engine=%q}", "pending_capsules{engine=%q}",
 				"parked_classes{engine=%q}", `proposals_total{engine=%q,outcome="committed"}`, `unplaced_capsules{class="Batch",engine=%q,reason="no_fit"}`,
-				"last_pass_timestamp_seconds{engine=%q}"} {
+				"last_pass_timestamp_seconds{engine=%q}", "running{engine=%q}"} {
 				series = fmt.Sprintf("orbit_engine_"+series, name)
 				assert.Contains(t, got, series)
 				assert.Zero(t, got[series], series)
@@ -128,6 +128,7 @@ func TestEnginesIdle(t *testing.T) {
 			got := scrape(t, metrics)
 			assert.InDelta(t, float64(time.Now().Unix()), got[`orbit_engine_last_pass_timestamp_seconds{engine="idle"}`], 2)
 			assert.Zero(t, got[`orbit_engine_last_pass_timestamp_seconds{engine="dead"}`])
+			assert.Equal(t, []float64{1, 0}, []float64{got[`orbit_engine_running{engine="idle"}`], got[`orbit_engine_running{engine="dead"}`]})
 			assert.Zero(t, got[`orbit_engine_passes_total{engine="idle"}`], "idle passes are not counted")
 		}
 		stop()
@@ -137,6 +138,7 @@ func TestEnginesIdle(t *testing.T) {
 		time.Sleep(time.Hour)
 		got := scrape(t, metrics)
 		assert.InDelta(t, float64(last.Unix()), got[`orbit_engine_last_pass_timestamp_seconds{engine="idle"}`], 2, "it has been stopped")
+		assert.Zero(t, got[`orbit_engine_running{engine="idle"}`])
 		assert.Equal(t, 3.0, got[`orbit_engine_pending_capsules{engine="idle"}`], "a scrape takes nothing back")
 	})
 }

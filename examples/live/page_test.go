@@ -196,6 +196,14 @@ func TestPage(t *testing.T) {
 		return colour(refused("conflict")) !== red && colour(refused("conflict", "conflict", "conflict", "conflict")) !== red &&
 			["infeasible", "invalid", "failed", "unknown"].every(o => colour(refused(o)) === red && colour(refused("conflict", "conflict", "conflict", o)) === red);
 	})()`)
+	// An engine that stands by is no trouble, and one that runs and makes no passes is.
+	eventually(ctx, t, `(() => {
+		const [away, dead] = [{ standby: true }, { silent: true }].map(e => document.querySelector("#engine-rows tbody td").appendChild(silence(e)));
+		const painted = (el) => getComputedStyle(el).backgroundColor !== "rgba(0, 0, 0, 0)";
+		const right = away.textContent === "stands by" && !painted(away) && dead.textContent === "has made no pass" && painted(dead) && silence({}) === "";
+		away.remove(), dead.remove();
+		return right;
+	})()`)
 	// Equal passes in a row have one row.
 	eventually(ctx, t, `(() => {
 		const pass = { engine: "again", pending: 1, committed: 0, proposed: 0, conflicts: 0, unplaced: 1, planning: 900, view: 1 };

@@ -384,8 +384,9 @@ function showRules(r) {
   byId("rules-body").replaceChildren(...(parts.length ? parts.filter((p) => p !== "") : [make("p", { className: "empty" }, "there are none")]));
 }
 
-// silence says that an engine makes no passes; empty: it does.
+// silence says that an engine stands by, or that it runs and makes no passes; empty: it does.
 function silence(e) {
+  if (e.standby) return make("small", { "data-standby": "", title: "it does not run in this process; another process may run it" }, "stands by");
   if (!e.silent) return "";
   return make("small", { className: "trouble", "data-silent": "" }, ...(e.passed ? ["no pass for ", make("span", { "data-since": e.passed }, since(e.passed))] : ["has made no pass"]));
 }

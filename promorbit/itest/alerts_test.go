@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,21 +48,33 @@ func TestAlertsNameWhatIsExported(t *testing.T) {
 // Every alert fires on what it is for, and not on a constellation in order.
 func TestAlertsFire(t *testing.T) {
 	const at = 3600
-	series := map[string]struct{ well, sick string }{
-		"OrbitLedgerNotHealthy":    {"orbit_ledger_healthy 1", "orbit_ledger_healthy 0"},
-		"OrbitWorkWaitsTooLong":    {`orbit_oldest_pending_seconds{class="Batch"} 30`, `orbit_oldest_pending_seconds{class="Batch"} 3000`},
-		"OrbitProposalsInfeasible": {`orbit_engine_proposals_total{engine="e",outcome="infeasible"} 7x60`, `orbit_engine_proposals_total{engine="e",outcome="infeasible"} 0+1x60`},
-		"OrbitBudgetWithoutSpare":  {`orbit_budget_spare_capsules{budget="b"} 1`, `orbit_budget_spare_capsules{budget="b"} 0`},
-		"OrbitEngineMakesNoPasses": {fmt.Sprintf(`orbit_engine_last_pass_timestamp_seconds{engine="e"} %d`, at-5), `orbit_engine_last_pass_timestamp_seconds{engine="e"} 0`},
+	pass := func(instance string, seconds int) string {
+		return fmt.Sprintf("\n  orbit_engine_last_pass_timestamp_seconds{engine=\"e\",instance=%q} %dx60", instance, seconds)
+	}
+	run := func(instance string, n int) string {
+		return fmt.Sprintf("\n  orbit_engine_running{engine=\"e\",instance=%q} %dx60", instance, n)
+	}
+	series := map[string]struct{ well, sick []string }{
+		"OrbitLedgerNotHealthy":    {[]string{"orbit_ledger_healthy 1x60"}, []string{"orbit_ledger_healthy 0x60"}},
+		"OrbitWorkWaitsTooLong":    {[]string{`orbit_oldest_pending_seconds{class="Batch"} 30x60`}, []string{`orbit_oldest_pending_seconds{class="Batch"} 3000x60`}},
+		"OrbitProposalsInfeasible": {[]string{`orbit_engine_proposals_total{engine="e",outcome="infeasible"} 7x60`}, []string{`orbit_engine_proposals_total{engine="e",outcome="infeasible"} 0+1x60`}},
+		"OrbitBudgetWithoutSpare":  {[]string{`orbit_budget_spare_capsules{budget="b"} 1x60`}, []string{`orbit_budget_spare_capsules{budget="b"} 0x60`}},
+		"OrbitEngineMakesNoPasses": {
+			// The second instance stands by: it has made no pass yet, or none since it gave up the lease.
+			[]string{pass("a", at-5) + run("a", 1), pass("a", at-5) + run("a", 1) + pass("b", 0) + run("b", 0), pass("a", at-5) + run("a", 1) + pass("b", at-3000) + run("b", 0)},
+			[]string{pass("a", at-90) + run("a", 1), pass("a", 0) + run("a", 1), pass("a", at-90) + run("a", 1) + pass("b", at-5) + run("b", 1)},
+		},
+		"OrbitEngineRunsNowhere": {
+			[]string{run("a", 1), run("a", 1) + run("b", 0), run("a", 1) + run("b", 1)},
+			[]string{run("a", 0), run("a", 0) + run("b", 0)},
+		},
 	}
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
 	for name, rule := range alerts(t) {
 		require.Contains(t, series, name)
-		for line, fires := range map[string]bool{series[name].well: false, series[name].sick: true} {
-			if !strings.Contains(line, "x60") {
-				line += "x60"
-			}
-			storage := promqltest.LoadedStorage(t, "load 1m\n  "+line+"\n")
+		for _, line := range slices.Concat(series[name].well, series[name].sick) {
+			fires := slices.Contains(series[name].sick, line)
+			storage := promqltest.LoadedStorage(t, "load 1m\n  "+strings.TrimSpace(line)+"\n")
 			q, err := engine.NewInstantQuery(t.Context(), storage, nil, rule.Expr, time.Unix(at, 0))
 			require.NoError(t, err)
 			found, err := q.Exec(t.Context()).Vector()
