@@ -10,7 +10,8 @@ import (
 
 // While calls work while this holder has the named lease, and calls it again after the lease was lost and won back. It returns when ctx
 // ends, or when work returns while the holder still has the lease. So of several processes that call While one works, and the others
-// stand by. Engines are safe without this, because the ledger decides between them; While lets only one set of them run.
+// stand by. Engines are safe without this, because the ledger decides between them; While lets only one set of them run, and those of
+// the others are not [orbit.Engine.Running].
 //
 //	go keeper.Run(ctx)
 //	err := keeper.While(ctx, "engines", "machine-1#5f3c", population.Run)
@@ -18,7 +19,7 @@ import (
 // If the term ends early, because it could not be refreshed for example, the context of work ends within a sixth of TTL. Work must
 // return soon then, and is called again when the holder has another term. A process that has returned, or has ended ctx, is followed
 // within a sixth of TTL, and one that has crashed within a sixth more than TTL. Keeper.Run has to run in each process, and several
-// processes have to share Refreshes. The names of holders are as for [Keeper.Acquire].
+// processes have to share Refreshes. The names of holders are as for [Keeper.Acquire], and those of two processes differ before the "#".
 //
 // While returns what work returns, also if ctx has ended meanwhile; nil if ctx ends while work does not run; or the error of an Acquire
 // that no later try can mend ([ErrCorrupt], [orbit.ErrInvalid]). What work returns after its term has ended early is dropped.
