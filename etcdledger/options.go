@@ -27,8 +27,8 @@ type Options struct {
 	// Timeout is how long the ledger waits for the answer to one request to etcd; default 5 s.
 	Timeout time.Duration
 	// Patience is how long a call waits while etcd cannot be reached; default 10 s, negative: not at all. Once a proposal has
-	// waited that long in vain, Health is not nil, and until it is nil again further proposals fail at once. So pause before
-	// you try again; engines do. Each Snapshot waits.
+	// waited that long in vain, further ones fail at once until etcd answers. So pause before you try again; engines do. Each
+	// Snapshot waits.
 	Patience time.Duration
 	// Local makes Snapshot return the newest state that this process knows, without asking etcd whether there is a newer
 	// one. It then shows all commits of this ledger, and those of other processes when they have been delivered.
