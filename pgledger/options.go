@@ -41,9 +41,9 @@ type Options struct {
 	// capsules, their number counts instead. A smaller number makes opening faster, and writes more.
 	CheckpointEvery int
 	// OnError, if set, is called with the errors of the background: a checkpoint that failed, a server that cannot be
-	// reached, a connection for notifications that was lost. Calls do not overlap. It must not block or call the ledger. An
-	// outage is told once, and its end, as [logledger.ErrBack]. Nil: the errors are written to slog.Default(), at most ten at
-	// once and one more every 10 s.
+	// reached, no notifications from one that can. Calls do not overlap. It must not block or call the ledger. An outage is told
+	// once, and its end, as [logledger.ErrBack]. Nil: the errors are written to slog.Default(), at most ten at once and one more
+	// every 10 s.
 	OnError func(error)
 }
 
@@ -55,8 +55,8 @@ type LogOptions struct {
 	Timeout      time.Duration
 	// Existing refuses to make a log, with [ErrNoLog]. A role that may only read can open a log with it.
 	Existing bool
-	// OnError, if set, is called when the connection for notifications is lost, and with [logledger.ErrBack] when there is one
-	// again, by one goroutine. It must not block.
+	// OnError, if set, is called when there are no notifications although the server answers, and with [logledger.ErrBack] when there
+	// are again, by one goroutine. It must not block.
 	OnError func(error)
 }
 
