@@ -64,7 +64,7 @@ func (h *Log) ask(ctx context.Context, failed error) {
 	case err != nil:
 		h.signal()
 	case before:
-		h.outage.Lost(fmt.Errorf("pgledger: no notifications, asking every %v instead: %w", pause, failed), h.options.OnError)
+		h.outage.Lost(fmt.Errorf("pgledger: no notifications, asking every %v instead: %w", pause, shorter(failed)), h.options.OnError)
 	}
 }
 
