@@ -139,30 +139,36 @@ func TestIdleOutage(t *testing.T) {
 	require.Empty(t, told)
 }
 
-// mute is a connection that fails when it is asked for notifications, while muted is set.
+// mute is a connection that fails when it is asked for notifications, while muted is set. It counts how often it is asked.
 type mute struct {
 	net.Conn
 	muted *atomic.Bool
+	asked *atomic.Int64
 }
 
 // Write implements io.Writer.
 func (c mute) Write(p []byte) (int, error) {
-	if c.muted.Load() && bytes.Contains(p, []byte("LISTEN orbit")) {
-		return 0, errors.Join(errAnswerLost, c.Close())
+	if bytes.Contains(p, []byte("LISTEN orbit")) {
+		c.asked.Add(1)
+		if c.muted.Load() {
+			return 0, errors.Join(errAnswerLost, c.Close())
+		}
 	}
 	return c.Conn.Write(p)
 }
 
-// TestLostNotifications: while a server answers and there are no notifications, that is told once, and the ledger is healthy.
+// TestLostNotifications: while a server answers and there are no notifications, that is told once, and the ledger is healthy. A
+// connection that is lost and at once made again is not worth telling.
 func TestLostNotifications(t *testing.T) {
 	url := sharedURL(t)
 	var muted atomic.Bool
+	var asked atomic.Int64
 	told := make(chan error, 100)
 	o := pgledger.Options{Schema: schema(t, url), OnError: func(err error) { told <- err }, Configure: func(c *pgxpool.Config) {
 		dial := c.ConnConfig.DialFunc
 		c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dial(ctx, network, address)
-			return mute{conn, &muted}, err
+			return mute{conn, &muted, &asked}, err
 		}
 	}}
 	works(t, open(t, url, o))
@@ -175,6 +181,10 @@ func TestLostNotifications(t *testing.T) {
 	require.NoError(t, l.Health())
 	muted.Store(false)
 	require.ErrorIs(t, <-told, logledger.ErrBack)
+	before := asked.Load()
+	run(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN orbit%'`)
+	require.Eventually(t, func() bool { return asked.Load() >= before+2 }, time.Minute, time.Millisecond) // of two ledgers
+	works(t, l)
 	require.Empty(t, told)
 }
 
