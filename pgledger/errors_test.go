@@ -1,7 +1,6 @@
 package pgledger_test
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -77,5 +76,5 @@ func TestErrorsOfURLs(t *testing.T) {
 	require.ErrorIs(t, err, orbit.ErrInvalid)
 	require.NotContains(t, err.Error(), begins)
 	var parse *pgconn.ParseConfigError
-	require.True(t, errors.As(err, &parse))
+	require.ErrorAs(t, err, &parse)
 }
