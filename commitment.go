@@ -27,7 +27,8 @@ func isCommitment(c Commitment) bool {
 	return false
 }
 
-// PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices, state.
+// PutNode lets a node join, or replaces the whole description of one that has joined, its State and Taints too. To change one thing, change
+// a [Node.Clone] of what [State.Node] has and put that with a [NodeAt] on its Specification: else a cordon of an operator may be lost.
 // Capacity may shrink below what is used; then nothing new is admitted. A node that is Lost stays Lost. A description that
 // the node has already changes nothing: the commit leaves it out. If nothing else is left, a proposal without an id makes
 // no revision; one with an id makes a revision with an empty [Submit], so that the id is remembered.

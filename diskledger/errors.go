@@ -3,6 +3,7 @@ package diskledger
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"syscall"
 
 	"github.com/orbitsched/orbit"
@@ -38,9 +39,13 @@ type DiskError struct {
 	Err error
 }
 
-// Error says which operation failed on which file, and why.
+// Error says which operation failed on which file, and why. It leaves out what the operating system's error repeats of that.
 func (e *DiskError) Error() string {
-	return fmt.Sprintf("diskledger: %s %s: %v", e.Op, e.File, e.Err)
+	why := e.Err
+	if path := (*fs.PathError)(nil); errors.As(e.Err, &path) && path.Path == e.File {
+		why = path.Err
+	}
+	return fmt.Sprintf("diskledger: %s %s: %v", e.Op, e.File, why)
 }
 
 // Unwrap returns the operating system's error.

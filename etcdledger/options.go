@@ -27,8 +27,8 @@ type Options struct {
 	// Timeout is how long the ledger waits for the answer to one request to etcd; default 5 s.
 	Timeout time.Duration
 	// Patience is how long a call waits while etcd cannot be reached; default 10 s, negative: not at all. Once a proposal has
-	// waited that long in vain, Health is not nil, and until it is nil again further proposals fail at once. So pause before
-	// you try again; engines do. Each Snapshot waits.
+	// waited that long in vain, further ones fail at once until etcd answers. So pause before you try again; engines do. Each
+	// Snapshot waits.
 	Patience time.Duration
 	// Local makes Snapshot return the newest state that this process knows, without asking etcd whether there is a newer
 	// one. It then shows all commits of this ledger, and those of other processes when they have been delivered.
@@ -37,8 +37,8 @@ type Options struct {
 	// capsules, their number counts instead. A smaller number makes opening faster, and writes more.
 	CheckpointEvery int
 	// OnError, if set, is called with the errors of the background: a checkpoint that failed, an etcd that cannot be
-	// reached, a watch that has ended. Calls do not overlap. It must not block or call the ledger. Nil: the errors are
-	// written to slog.Default(), at most ten at once and one more every 10 s.
+	// reached, no watch of one that can. Calls do not overlap. It must not block or call the ledger. An outage is told once, and
+	// its end, as [logledger.ErrBack]. Nil: the errors are written to slog.Default(), at most ten at once and one more every 10 s.
 	OnError func(error)
 }
 
@@ -50,8 +50,8 @@ type LogOptions struct {
 	Timeout  time.Duration
 	// Existing refuses to make a log, with [ErrNoLog]. A user who may only read can open a log with it.
 	Existing bool
-	// OnError, if set, is called when the watch is lost, with [logledger.ErrBack] when there is one again, and when a post cannot be
-	// read. Calls may overlap. It must not block.
+	// OnError, if set, is called when the watch is lost although etcd answers, with [logledger.ErrBack] when there is one again, and
+	// when a post cannot be read. Calls may overlap. It must not block.
 	OnError func(error)
 }
 

@@ -17,6 +17,8 @@ type watcher struct {
 	// stop ends the goroutine of the watch, done waits for it.
 	stop context.CancelFunc
 	done sync.WaitGroup
+	// answered says that the last read without a watch was answered. Only that goroutine uses it.
+	answered bool
 	// outage is what OnError has been told of a lost watch. Only that goroutine uses it.
 	outage rate.Outage
 }
@@ -39,15 +41,24 @@ func (h *Log) start() {
 	h.stop = stop
 	h.done.Go(func() {
 		for ctx.Err() == nil {
-			if err := h.watch(ctx); ctx.Err() == nil {
-				h.outage.Lost(fmt.Errorf("etcdledger: the watch is lost, and begun again every %v: %w", pause, err), h.options.OnError)
-			}
+			h.unwatched(ctx, h.watch(ctx))
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
 			}
 		}
 	})
+}
+
+// unwatched makes the ledger read, because there is no watch: it tells if etcd does not answer. If etcd answers before and after a
+// watch has failed, only the watch is at fault, and OnError is told.
+func (h *Log) unwatched(ctx context.Context, failed error) {
+	h.signal()
+	before := h.answered
+	_, err := h.newest(ctx)
+	if h.answered = err == nil; err == nil && before && ctx.Err() == nil {
+		h.outage.Lost(fmt.Errorf("etcdledger: the watch is lost, and begun again every %v: %w", pause, failed), h.options.OnError)
+	}
 }
 
 // watch tells of changes until the watch ends, or does not answer. The client goes on with a watch by itself when it has lost
@@ -68,6 +79,7 @@ func (h *Log) watch(ctx context.Context) error {
 			}
 			if r.Created {
 				h.outage.Back(h.options.OnError)
+				h.answered = false
 			}
 			if r.Created || h.foreign(r.Events) { // nobody tells of what came before the watch
 				h.signal()

@@ -21,6 +21,9 @@ import (
 // within a sixth of TTL, and one that has crashed within a sixth more than TTL. Keeper.Run has to run in each process, and several
 // processes have to share Refreshes. The names of holders are as for [Keeper.Acquire], and those of two processes differ before the "#".
 //
+// With a diskledger leave While out: the lock of its folder lets only one process run anyway, and a process that crashed and is started
+// again, as another run of its holder, would wait half a TTL for its own predecessor.
+//
 // While returns what work returns, also if ctx has ended meanwhile; nil if ctx ends while work does not run; or the error of an Acquire
 // that no later try can mend ([ErrCorrupt], [orbit.ErrInvalid]). What work returns after its term has ended early is dropped.
 func (k *Keeper) While(ctx context.Context, name, holder string, work func(ctx context.Context) error) error {

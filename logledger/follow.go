@@ -30,7 +30,7 @@ func (l *Ledger) catchUp() {
 		}
 	}
 	l.w.retry, l.w.backoff = time.Time{}, 0
-	if l.Health() == nil {
+	if l.unreadable() == nil {
 		l.w.outage.Back(l.options.OnError)
 	}
 }
@@ -42,6 +42,8 @@ func (l *Ledger) behind(err error) {
 	}
 	if errors.Is(err, ErrVersion) || errors.Is(err, ErrCorrupt) {
 		err = fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	if errors.Is(err, ErrFailed) {
 		l.failAll(&group{}, unavailable(err), err)
 	}
 	l.w.backoff = min(max(2*l.w.backoff, 10*time.Millisecond), maxBackoff)

@@ -104,7 +104,7 @@ func (l *Ledger) Limits() orbit.Limits { return l.shown.Load().state.Limits() }
 // Propose implements [orbit.Ledger]. It answers when the outcome is final: a commit is in the log, and a refusal rests on
 // a state that was the newest during the call. If the context ends before that, the error is orbit.ErrUnknown. While the
 // store cannot be reached, the error is orbit.ErrUnavailable, or orbit.ErrUnknown if the proposal may have been committed: after
-// Options.Patience, or at once while Health is not nil. A proposal whose changes are larger than 512 MiB is orbit.ErrInvalid.
+// Options.Patience, or at once if a proposal has waited that long in vain since the store has answered last. A proposal whose changes are larger than 512 MiB is orbit.ErrInvalid.
 func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	out := l.ProposeBatch(ctx, []orbit.Proposal{p})
 	return out[0].Revision, out[0].Err
@@ -245,6 +245,7 @@ func (l *Ledger) Snapshot(ctx context.Context) (*orbit.State, error) {
 	err := l.options.patiently(ctx, func() (err error) {
 		if err = l.readable(ctx); err == nil {
 			tail, err = l.log.Tail(ctx)
+			l.compare(err)
 		}
 		return err
 	})
@@ -270,6 +271,13 @@ func (l *Ledger) Snapshot(ctx context.Context) (*orbit.State, error) {
 	}
 }
 
+// compare lets the writer ask the store as well if the answer to a read is news to it, so that Health and OnError tell of that.
+func (l *Ledger) compare(err error) {
+	if _, lost := l.w.outage.Now(); (err != nil) != (lost != nil) && l.unreadable() == nil {
+		signal(l.asked)
+	}
+}
+
 // position returns the newest position that is shown and, if its index is below want, a channel that is closed when it
 // has changed.
 func (l *Ledger) position(want Index) (*position, <-chan struct{}) {
@@ -285,7 +293,7 @@ func (l *Ledger) position(want Index) (*position, <-chan struct{}) {
 	return at, l.changed
 }
 
-// unreadable returns why the log cannot be followed any more; nil: it can, as far as is known.
+// unreadable returns why nothing can be committed at present; nil: nothing is known to be wrong.
 func (l *Ledger) unreadable() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -361,13 +369,21 @@ func (l *Ledger) wake() {
 	}
 }
 
-// Health returns nil, or why the ledger can commit nothing at present. It is known from the last attempt: while there is
-// an error, the ledger tries again every second, so that health comes back by itself when the store does. An error that is
-// [ErrFailed] stays until the ledger is closed and opened again.
+// Health returns nil, or why the ledger can commit nothing at present, and since when. It is not nil once a proposal has waited for
+// Options.Patience in vain, or the store has not answered a read: of a Snapshot (without Options.Local), or of the ledger itself,
+// which reads when the log tells that there is something new or that its own connection is lost. It is nil again when the store
+// has answered; the ledger asks it every second. An error that is [ErrFailed] stays until the ledger is closed and opened again.
 func (l *Ledger) Health() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.trouble
+	trouble := l.unreadable()
+	if since, why := l.w.outage.Now(); why != nil && (trouble == nil || !lasting(trouble)) {
+		return down(since, why)
+	}
+	return trouble
+}
+
+// down says that the store does not work, since when, and why.
+func down(since time.Time, why error) error {
+	return fmt.Errorf("logledger: the store has not worked since %s, and nothing is committed until it does: %w", since.Format(time.RFC3339), why)
 }
 
 // Close appends what was proposed before, within a second, and ends all work of the ledger; then it closes the log. Calls

@@ -82,10 +82,112 @@ func TestHealthComesBack(t *testing.T) {
 		require.Len(t, told, 2, "and so is its end")
 		require.ErrorIs(t, told[1], logledger.ErrBack)
 		require.ErrorIs(t, told[1], errBroken, "it says what there was")
-		require.Regexp(t, "answers again after 1m[0-3]s", told[1])
+		require.Regexp(t, "works again after 1m[0-3]s", told[1])
 		_, err = l.Propose(t.Context(), mark("b", "2"))
 		require.NoError(t, err)
 		require.Equal(t, "2", valueOf(snapshot(t, l), "b"))
+	})
+}
+
+// unread is a log whose reads fail as fail says; nil: they do not. Its appends go on.
+type unread struct {
+	*logtest.Handle
+	fail atomic.Pointer[error]
+	news chan struct{}
+}
+
+// Tail implements logledger.Log.
+func (u *unread) Tail(ctx context.Context) (logledger.Index, error) {
+	if err := u.fail.Load(); err != nil {
+		return 0, *err
+	}
+	return u.Handle.Tail(ctx)
+}
+
+// Read implements logledger.Log.
+func (u *unread) Read(ctx context.Context, after logledger.Index) (logledger.Page, error) {
+	if err := u.fail.Load(); err != nil {
+		return logledger.Page{}, *err
+	}
+	return u.Handle.Read(ctx, after)
+}
+
+// Changed implements logledger.Log.
+func (u *unread) Changed() <-chan struct{} { return u.news }
+
+// TestHealthOfReads: while the store answers no reads, Health says so although nobody proposes, whether a Snapshot was asked for or
+// the log has told of something new. The first answer makes it nil, without or with a Snapshot.
+func TestHealthOfReads(t *testing.T) {
+	for _, ask := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			log := &unread{Handle: (&logtest.Store{}).Open(logtest.Faults{}), news: make(chan struct{}, 1)}
+			var told []error // written by one goroutine, and read while it sleeps
+			l := open(t, log, logledger.Options{Patience: time.Second, OnError: func(err error) { told = append(told, err) }})
+			require.NoError(t, l.Health())
+			gone := fmt.Errorf("%w: %w", orbit.ErrUnavailable, errBroken)
+			log.fail.Store(&gone)
+			since := time.Now().Format(time.RFC3339)
+			if ask {
+				_, err := l.Snapshot(t.Context())
+				require.ErrorIs(t, err, orbit.ErrUnavailable)
+			} else {
+				log.news <- struct{}{}
+			}
+			time.Sleep(time.Minute)
+			require.ErrorIs(t, l.Health(), errBroken)
+			require.ErrorContains(t, l.Health(), since)
+			require.Len(t, told, 1, "an outage is told of once")
+			require.Equal(t, l.Health(), told[0])
+			log.fail.Store(nil)
+			if ask {
+				snapshot(t, l)
+				synctest.Wait()
+			} else {
+				time.Sleep(time.Second)
+			}
+			require.NoError(t, l.Health())
+			require.Len(t, told, 2, "and so is its end")
+			require.ErrorIs(t, told[1], logledger.ErrBack)
+			time.Sleep(time.Minute)
+			require.Len(t, told, 2)
+		})
+	}
+}
+
+// TestHealthOfAppends: while the store takes no appends, its answers to reads do not make Health nil.
+func TestHealthOfAppends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &faulty{Handle: (&logtest.Store{}).Open(logtest.Faults{})}
+		told := 0 // written by one goroutine, and read while it sleeps
+		l := open(t, log, logledger.Options{Patience: time.Second, OnError: func(error) { told++ }})
+		full := fmt.Errorf("%w: %w", orbit.ErrUnavailable, errBroken)
+		log.fail.Store(&full)
+		require.ErrorIs(t, propose(t, l, mark("a", "1")), orbit.ErrUnavailable)
+		before := log.appends.Load()
+		for range 1000 {
+			snapshot(t, l)
+			require.ErrorIs(t, l.Health(), errBroken)
+			time.Sleep(ms)
+		}
+		require.LessOrEqual(t, log.appends.Load()-before, int64(2), "a Snapshot makes no append")
+		require.Equal(t, 1, told)
+	})
+}
+
+// TestReadFailsForGood: an error of a read that will not pass is told once, and stays.
+func TestReadFailsForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &unread{Handle: (&logtest.Store{}).Open(logtest.Faults{}), news: make(chan struct{}, 1)}
+		told := 0 // written by one goroutine, and read while it sleeps
+		l := open(t, log, logledger.Options{OnError: func(error) { told++ }})
+		failed := fmt.Errorf("%w: %w", logledger.ErrFailed, errBroken)
+		log.fail.Store(&failed)
+		log.news <- struct{}{}
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, l.Health(), logledger.ErrFailed)
+		require.ErrorIs(t, l.Health(), errBroken)
+		require.Equal(t, 1, told)
+		require.ErrorIs(t, propose(t, l, mark("a", "1")), orbit.ErrUnavailable)
 	})
 }
 

@@ -37,7 +37,8 @@ type Log interface {
 	// Tail returns the index of the newest entry, 0 if there is none. It sees every Append that ended before the call.
 	Tail(ctx context.Context) (Index, error)
 	// Changed returns a channel that receives a value soon after another handle has added an entry or a post. Several may
-	// share a value. The channel is never closed.
+	// share a value. It also receives one when the log can no longer tell: the ledger then reads, and knows whether the store
+	// answers. The channel is never closed.
 	Changed() <-chan struct{}
 	// Checkpoint returns the newest checkpoint; its error is [ErrNoCheckpoint] if there is none. If the checkpoint is
 	// removed while it is read, reading fails with [ErrTrimmed]; then ask for the newest again.
@@ -139,7 +140,8 @@ var (
 	ErrVersion = errors.New("logledger: written by a newer version; use that one")
 	// ErrCorrupt: an entry or a checkpoint is damaged. If it is known where, it comes as a [*CorruptError].
 	ErrCorrupt = errors.New("logledger: damaged")
-	// ErrBack: the store answers again. It is no error: Options.OnError is told of it after an outage that it was told of.
+	// ErrBack: the store, or a connection to it, works again. It is no error: Options.OnError is told of it after an outage that
+	// it was told of.
 	ErrBack = rate.ErrBack
 	// ErrClosed: the ledger is closed.
 	ErrClosed = errors.New("logledger: the ledger is closed")

@@ -19,9 +19,9 @@ type Options struct {
 	// Dimensions are the names of the resource dimensions in diagnoses of a new ledger; empty ones have a default. Names that
 	// are not empty and differ from those of an existing ledger are refused with [ErrMismatch].
 	Dimensions [orbit.Dimensions]string
-	// Patience is how long a call waits while the store cannot be reached; default 10 s, negative: not at all. Once a proposal
-	// has waited that long in vain, Health is not nil, and until it is nil again further proposals fail at once. So pause
-	// before you try again; engines do. Each Snapshot waits.
+	// Patience is how long a call waits while the store cannot be reached; default 10 s, negative: not at all. Once a proposal has
+	// waited that long in vain, further ones fail at once until the store answers. So pause before you try again; engines do. Each
+	// Snapshot waits.
 	Patience time.Duration
 	// Local makes Snapshot return the newest state that this process knows, without asking the store whether there is a
 	// newer one. It then shows all commits of this ledger, and those of other processes when they have been delivered.

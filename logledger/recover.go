@@ -19,7 +19,7 @@ const maxBackoff = time.Second
 func (l *Ledger) recover(a *attempt, err error) bool {
 	sent := a.data != nil && !errors.Is(err, orbit.ErrUnavailable) // it may be in the log, now or later
 	until := time.Now().Add(max(0, l.options.Patience))
-	if l.Health() != nil {
+	if l.unreadable() != nil {
 		until = time.Time{} // the patience is over
 	}
 	for answered := false; ; {
@@ -125,7 +125,7 @@ func (l *Ledger) tellLost(err error) {
 		l.options.OnError(err)
 		return
 	}
-	l.w.outage.Lost(err, l.options.OnError)
+	l.w.outage.Lost(err, func(error) { l.options.OnError(l.Health()) })
 }
 
 // failAll answers the proposals of a group, and all that have arrived since.

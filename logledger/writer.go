@@ -25,7 +25,7 @@ type writer struct {
 	retry time.Time
 	// backoff is how long the last wait after a failure was.
 	backoff time.Duration
-	// outage is what OnError has been told of a store that does not answer.
+	// outage is what OnError has been told of a store that does not answer. Any goroutine may read it, for Health.
 	outage rate.Outage
 	combiner
 	checkpointer

@@ -3,6 +3,8 @@ package pgledger
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,7 +28,56 @@ var (
 )
 
 // nothingDone returns the error of a request of which it is certain that it has changed nothing.
-func nothingDone(err error) error { return fmt.Errorf("%w: %w", orbit.ErrUnavailable, err) }
+func nothingDone(err error) error { return fmt.Errorf("%w: %w", orbit.ErrUnavailable, shorter(err)) }
+
+// told is an error with another text than that of the errors that it is.
+type told struct {
+	text string
+	is   []error
+}
+
+// Error returns the text.
+func (e *told) Error() string { return e.text }
+
+// Unwrap returns the errors.
+func (e *told) Unwrap() []error { return e.is }
+
+// What the driver says of a connection that failed: an address, the name that was resolved to it, and why, once more with the address.
+var (
+	attempt = regexp.MustCompile(`^(\S+) \(([^)]*)\): (.*)$`)
+	dialled = regexp.MustCompile(`^dial error: (dial \w+ \S+: )?(connect: )?`)
+)
+
+// shorter returns an error of connecting as one line with each address once; the driver has a line for each attempt, and makes one with
+// TLS and one without. Any other error is returned as it is.
+func shorter(err error) error {
+	var failed *pgconn.ConnectError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	var why []string
+	for line := range strings.Lines(failed.Unwrap().Error()) {
+		line = strings.TrimSpace(line)
+		if part := attempt.FindStringSubmatch(line); part != nil {
+			address, name, reason := part[1], part[2], dialled.ReplaceAllString(part[3], "")
+			if !strings.HasPrefix(address, name) && !strings.HasPrefix(address, "["+name) {
+				address += " (" + name + ")"
+			}
+			line = address + ": " + reason
+		}
+		if !slices.Contains(why, line) {
+			why = append(why, line)
+		}
+	}
+	return &told{strings.Replace(err.Error(), failed.Error(), strings.Join(why, "; "), 1), []error{err}}
+}
+
+// setup returns an error of the server as [ErrSetup], with what an administrator can do.
+func setup(err error, todo string, args ...any) error {
+	var said *pgconn.PgError
+	errors.As(err, &said)
+	return &told{said.Message + "; " + fmt.Sprintf(todo, args...), []error{ErrSetup, err}}
+}
 
 // outcome returns the error of a statement that has failed with err, so that it is orbit.ErrUnavailable only if nothing can
 // have been done: the statement was not sent, or the server says that it has failed. The server says so before it begins to

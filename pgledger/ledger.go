@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -79,6 +80,9 @@ func handle(ctx context.Context, url string, o LogOptions) (*Log, error) {
 // connect returns a pool of connections, of which none is made yet.
 func connect(url string, configure func(*pgxpool.Config)) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
+	if scheme, _, isURL := strings.Cut(url, "://"); err != nil && isURL && scheme != "postgres" && scheme != "postgresql" {
+		return nil, fmt.Errorf("pgledger: %w: %w; a URL begins with postgres://", orbit.ErrInvalid, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("pgledger: %w: %w", orbit.ErrInvalid, err)
 	}

@@ -23,6 +23,8 @@ type listener struct {
 	done sync.WaitGroup
 	// polled is what poll has seen last. Only that goroutine uses it.
 	polled [2]int64
+	// answered says that the last poll without notifications was answered. Only that goroutine uses it.
+	answered bool
 	// outage is what OnError has been told of lost notifications. Only that goroutine uses it.
 	outage rate.Outage
 }
@@ -43,16 +45,27 @@ func (h *Log) start() {
 	h.stop = stop
 	h.done.Go(func() {
 		for ctx.Err() == nil {
-			if err := h.listen(ctx); err != nil && ctx.Err() == nil {
-				h.outage.Lost(fmt.Errorf("pgledger: no notifications, asking every %v instead: %w", pause, err), h.options.OnError)
-			}
-			_ = h.poll(ctx, h.pool) // it can only hurry what is tried again anyway
+			h.ask(ctx, h.listen(ctx))
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
 			}
 		}
 	})
+}
+
+// ask polls once, because there are no notifications. If the server answers before and after a connection for them has failed, only
+// that connection is at fault, and OnError is told. If the server does not answer, the ledger is made to read: it tells of that.
+func (h *Log) ask(ctx context.Context, failed error) {
+	before := h.answered
+	err := h.poll(ctx, h.pool)
+	switch h.answered = err == nil; {
+	case ctx.Err() != nil:
+	case err != nil:
+		h.signal()
+	case before:
+		h.outage.Lost(fmt.Errorf("pgledger: no notifications, asking every %v instead: %w", pause, shorter(failed)), h.options.OnError)
+	}
 }
 
 // listen waits for notifications until its connection fails.
@@ -67,7 +80,9 @@ func (h *Log) listen(ctx context.Context) error {
 		_ = conn.Close(ctx) // the server notices by itself
 	}()
 	h.outage.Back(h.options.OnError)
-	h.signal() // there was no notification of what came before
+	h.answered = false
+	h.signal()       // there was no notification of what came before
+	defer h.signal() // nor will there be one of what comes next
 	for {
 		n, err := h.notification(ctx, conn)
 		switch {

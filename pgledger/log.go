@@ -78,12 +78,12 @@ func (h *Log) setUp(ctx context.Context) error {
 	}
 	switch config := h.pool.Config().ConnConfig; {
 	case is(err, noDatabase):
-		return fmt.Errorf("%w, CREATE DATABASE %s: %w", ErrSetup, pgx.Identifier{config.Database}.Sanitize(), err)
+		return setup(err, "an administrator runs: CREATE DATABASE %s OWNER %s", pgx.Identifier{config.Database}.Sanitize(), pgx.Identifier{config.User}.Sanitize())
 	case is(err, noRole):
-		return fmt.Errorf("%w, CREATE ROLE %s LOGIN, or give it the right password: %w", ErrSetup, pgx.Identifier{config.User}.Sanitize(), err)
+		return setup(err, "give the right password, or an administrator runs: CREATE ROLE %s LOGIN", pgx.Identifier{config.User}.Sanitize())
 	}
 	if is(err, noTable, noSchema, noPermission, noColumn) {
-		return fmt.Errorf("%w: %w; let one run, with the name of the role:\n%s", ErrSetup, err, SQL(h.options.Schema, "ROLE"))
+		return setup(err, "an administrator runs, with the name of the role:\n%s", SQL(h.options.Schema, "ROLE"))
 	}
 	return err
 }

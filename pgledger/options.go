@@ -30,9 +30,9 @@ type Options struct {
 	Dimensions [orbit.Dimensions]string
 	// Timeout is how long the ledger waits for the answer to one request to the server; default 5 s.
 	Timeout time.Duration
-	// Patience is how long a call waits while the server cannot be reached; default 10 s, negative: not at all. Once a proposal
-	// has waited that long in vain, Health is not nil, and until it is nil again further proposals fail at once. So pause
-	// before you try again; engines do. Each Snapshot waits.
+	// Patience is how long a call waits while the server cannot be reached; default 10 s, negative: not at all. Once a proposal has
+	// waited that long in vain, further ones fail at once until the server answers. So pause before you try again; engines do. Each
+	// Snapshot waits.
 	Patience time.Duration
 	// Local makes Snapshot return the newest state that this process knows, without asking the server whether there is a
 	// newer one. It then shows all commits of this ledger, and those of other processes when they have been delivered.
@@ -41,9 +41,9 @@ type Options struct {
 	// capsules, their number counts instead. A smaller number makes opening faster, and writes more.
 	CheckpointEvery int
 	// OnError, if set, is called with the errors of the background: a checkpoint that failed, a server that cannot be
-	// reached, a connection for notifications that was lost. Calls do not overlap. It must not block or call the ledger. An
-	// outage is told once, and its end, as [logledger.ErrBack]. Nil: the errors are written to slog.Default(), at most ten at
-	// once and one more every 10 s.
+	// reached, no notifications from one that can. Calls do not overlap. It must not block or call the ledger. An outage is told
+	// once, and its end, as [logledger.ErrBack]. Nil: the errors are written to slog.Default(), at most ten at once and one more
+	// every 10 s.
 	OnError func(error)
 }
 
@@ -55,8 +55,8 @@ type LogOptions struct {
 	Timeout      time.Duration
 	// Existing refuses to make a log, with [ErrNoLog]. A role that may only read can open a log with it.
 	Existing bool
-	// OnError, if set, is called when the connection for notifications is lost, and with [logledger.ErrBack] when there is one
-	// again, by one goroutine. It must not block.
+	// OnError, if set, is called when there are no notifications although the server answers, and with [logledger.ErrBack] when there
+	// are again, by one goroutine. It must not block.
 	OnError func(error)
 }
 

@@ -1,6 +1,7 @@
 package pgledger_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -111,6 +113,79 @@ func TestBackAgain(t *testing.T) {
 	for what, n := range lost {
 		require.Equal(t, 1, n, what)
 	}
+}
+
+// TestIdleOutage: a process that neither proposes nor reads knows that its server is gone, is told so once, and is told once that it is
+// back: nothing is said of the notifications that come from it.
+func TestIdleOutage(t *testing.T) {
+	s := pgserver.ForTest(t)
+	told := make(chan error, 100)
+	l := open(t, s.URL("postgres"), pgledger.Options{OnError: func(err error) { told <- err }})
+	for range 3 {
+		works(t, l)
+		require.NoError(t, l.Health())
+		require.NoError(t, s.Stop(syscall.SIGINT))
+		lost := <-told
+		require.ErrorContains(t, lost, "the store has not worked since")
+		require.ErrorContains(t, lost, "nothing is committed until it does")
+		require.ErrorContains(t, l.Health(), "the store has not worked since")
+		require.NoError(t, s.Start())
+		back := <-told
+		require.ErrorIs(t, back, logledger.ErrBack)
+		require.ErrorContains(t, back, "works again after")
+		require.Eventually(t, func() bool { return l.Health() == nil }, time.Minute, time.Millisecond)
+	}
+	works(t, l)
+	require.Empty(t, told)
+}
+
+// mute is a connection that fails when it is asked for notifications, while muted is set. It counts how often it is asked.
+type mute struct {
+	net.Conn
+	muted *atomic.Bool
+	asked *atomic.Int64
+}
+
+// Write implements io.Writer.
+func (c mute) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("LISTEN orbit")) {
+		c.asked.Add(1)
+		if c.muted.Load() {
+			return 0, errors.Join(errAnswerLost, c.Close())
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+// TestLostNotifications: while a server answers and there are no notifications, that is told once, and the ledger is healthy. A
+// connection that is lost and at once made again is not worth telling.
+func TestLostNotifications(t *testing.T) {
+	url := sharedURL(t)
+	var muted atomic.Bool
+	var asked atomic.Int64
+	told := make(chan error, 100)
+	o := pgledger.Options{Schema: schema(t, url), OnError: func(err error) { told <- err }, Configure: func(c *pgxpool.Config) {
+		dial := c.ConnConfig.DialFunc
+		c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			return mute{conn, &muted, &asked}, err
+		}
+	}}
+	works(t, open(t, url, o))
+	require.Empty(t, told)
+	muted.Store(true)
+	l := open(t, url, o)
+	lost := <-told
+	require.ErrorContains(t, lost, "no notifications, asking every")
+	works(t, l)
+	require.NoError(t, l.Health())
+	muted.Store(false)
+	require.ErrorIs(t, <-told, logledger.ErrBack)
+	before := asked.Load()
+	run(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN orbit%'`)
+	require.Eventually(t, func() bool { return asked.Load() >= before+2 }, time.Minute, time.Millisecond) // of two ledgers
+	works(t, l)
+	require.Empty(t, told)
 }
 
 // TestPatienceSaysWhy: if the context is shorter than the patience, the error says what was wrong.

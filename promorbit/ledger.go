@@ -50,7 +50,7 @@ const unit = " CPU is in milli-cores, memory and disk are in bytes, devices in t
 
 var (
 	descReadable      = desc("ledger_readable", "Whether the ledger could be read at this scrape (1), or not (0).")
-	descHealthyLedger = desc("ledger_healthy", "Whether the ledger can commit (1), or not (0), such as with a full disk; 1 for a ledger that does not say.")
+	descHealthyLedger = desc("ledger_healthy", "Whether the ledger can commit (1), or not (0): its store answers no read or no proposal, or its disk is full; 1 for a ledger that does not say.")
 	descWaits         = desc("waiting_capsules", "Pending capsules by the engine for which they wait, and by the reason in a word.", "engine", "kind")
 	descScrape        = desc("ledger_scrape_seconds", "How long this scrape took to read and count the ledger's state.")
 	descRevision      = desc("ledger_revision", "The ledger's revision at this scrape. Revisions rise with every commit and may have gaps.")

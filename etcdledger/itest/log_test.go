@@ -1,8 +1,10 @@
 package itest
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,20 +200,57 @@ func TestCheckpointOvertaken(t *testing.T) {
 	require.Equal(t, int64(1), got.Count)
 }
 
-// An outage of etcd is told once, and its end.
+// An outage of etcd is told once, and its end, also by a ledger through which nobody proposes or reads. Health says the same. Nothing is
+// said of the watch that goes with it.
 func TestOutageIsToldOnce(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{Members: 1})
 	told := make(chan error, 100)
-	log := openLog(t, connect(t, c), etcdledger.LogOptions{Prefix: "told", OnError: func(err error) { told <- err }})
+	l := open(t, connect(t, c), etcdledger.Options{Prefix: "told", OnError: func(err error) { told <- err }, Timeout: time.Second})
 	for range 2 {
-		<-log.Changed() // the watch has begun
+		put(t, l, "node")
+		require.NoError(t, l.Health())
 		require.NoError(t, c.Kill(0))
 		lost := <-told
-		require.NotErrorIs(t, lost, logledger.ErrBack)
-		require.ErrorContains(t, lost, "begun again every")
+		require.ErrorContains(t, lost, "the store has not worked since")
+		require.ErrorContains(t, l.Health(), "the store has not worked since")
 		require.NoError(t, c.Restart(within(t, time.Minute), 0))
 		require.ErrorIs(t, <-told, logledger.ErrBack)
+		require.NoError(t, l.Health())
 	}
+	put(t, l, "node")
+	require.Empty(t, told)
+}
+
+// noWatch ends all watches at once while it is set.
+type noWatch struct {
+	clientv3.Watcher
+	set *atomic.Bool
+}
+
+// Watch implements clientv3.Watcher.
+func (w noWatch) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	if w.set.Load() {
+		ended := make(chan clientv3.WatchResponse)
+		close(ended)
+		return ended
+	}
+	return w.Watcher.Watch(ctx, key, opts...)
+}
+
+// While etcd answers and the watch is lost, that is told once, and the ledger is healthy.
+func TestLostWatchIsToldOnce(t *testing.T) {
+	t.Parallel()
+	client := connect(t, start(t, cluster.Options{Members: 1}))
+	var lost atomic.Bool
+	lost.Store(true)
+	client.Watcher = noWatch{client.Watcher, &lost}
+	told := make(chan error, 100)
+	l := open(t, client, etcdledger.Options{OnError: func(err error) { told <- err }})
+	require.ErrorContains(t, <-told, "begun again every")
+	put(t, l, "node")
+	require.NoError(t, l.Health())
+	lost.Store(false)
+	require.ErrorIs(t, <-told, logledger.ErrBack)
 	require.Empty(t, told)
 }
