@@ -36,7 +36,7 @@ func (k *Keeper) Yield(t Term) error {
 
 // refused returns why the holder of t must not begin a term while le lives; nil: it may.
 func (k *Keeper) refused(t Term, le *lease, now time.Time) error {
-	silent := le.end.Add(-k.ttl() / 2) // when the term has not been refreshed for half of TTL
+	silent := later(le.end.Add(-k.ttl()/2), le.silent.Add(k.ttl()/2)) // when the term has not been refreshed for half of TTL
 	switch {
 	case le.holder == t.Holder:
 		return nil
@@ -74,6 +74,9 @@ func (k *Keeper) probe(ctx context.Context, t Term) error {
 		k.end(le)
 	default:
 		le.end = later(le.end, began.Add(lives[0]))
+		if s, is := k.Refreshes.(Silences); is {
+			le.silent = began.Add(-s.Silent(token))
+		}
 	}
 	return nil
 }

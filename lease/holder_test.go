@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,4 +117,55 @@ func TestAnotherMachineWaitsUntilEverythingHasStopped(t *testing.T) {
 			})
 		}
 	}
+}
+
+// counting is what a process sees of refreshes that it can only count: it promises little, and knows for how long it has seen no refresh.
+type counting struct {
+	*home
+	seen map[string]sight
+}
+
+type sight struct{ until, since time.Time }
+
+func (c *counting) Left(ctx context.Context, tokens []string) ([]time.Duration, error) {
+	out, err := c.home.Left(ctx, tokens)
+	for i, token := range tokens {
+		out[i] = min(out[i], c.ttl[token]/4)
+		if until := c.until[token]; until != c.seen[token].until {
+			c.seen[token] = sight{until, time.Now()}
+		}
+	}
+	return out, err
+}
+
+func (c *counting) Silent(token string) time.Duration { return time.Since(c.seen[token].since) }
+
+// A run that is refreshed keeps the lease, also where the processes promise each other little; another run has it half of TTL after it
+// has seen the last refresh. A process that has just started knows of no silence.
+func TestRunsOfOneHolderWhereRefreshesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger, shared := &orbit.MemoryLedger{}, newHome()
+		keeper := func() *lease.Keeper {
+			return &lease.Keeper{Ledger: ledger, Refreshes: &counting{shared, map[string]sight{}}}
+		}
+		one, two := keeper(), keeper()
+		term := acquire(t, one, "n", "machine#1")
+		for range 10 {
+			time.Sleep(20 * time.Second)
+			require.NoError(t, one.Refresh(term))
+			for _, k := range []*lease.Keeper{one, two} {
+				_, err := k.Step(t.Context())
+				require.NoError(t, err)
+			}
+			_, err := two.Acquire(t.Context(), "n", "machine#2")
+			require.ErrorIs(t, err, lease.ErrRunning)
+		}
+		time.Sleep(29 * time.Second)
+		_, err := two.Acquire(t.Context(), "n", "machine#2")
+		require.ErrorIs(t, err, lease.ErrRunning)
+		time.Sleep(time.Second)
+		_, err = keeper().Acquire(t.Context(), "n", "machine#3")
+		require.ErrorIs(t, err, lease.ErrRunning, "it has seen one count only")
+		acquire(t, two, "n", "machine#2")
+	})
 }

@@ -27,6 +27,14 @@ type Refreshes interface {
 	Left(ctx context.Context, tokens []string) ([]time.Duration, error)
 }
 
+// Silences is implemented by Refreshes whose Left returns less than a token lasts, such as those of pgledger: then the end of a
+// term does not say when it was refreshed. Without it, a term whose token has a life of N left was refreshed TTL - N ago.
+type Silences interface {
+	// Silent returns for how long at least the token has not been extended, as far as the calls of Left and Keep have seen; 0 if
+	// they have not seen it twice.
+	Silent(token string) time.Duration
+}
+
 const (
 	maxShared = 4096                   // the most tokens in one call
 	askEvery  = 500 * time.Millisecond // the shortest time between two calls of Left for a token that still lives

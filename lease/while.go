@@ -19,7 +19,8 @@ import (
 // If the term ends early, because it could not be refreshed for example, the context of work ends within a sixth of TTL. Work must
 // return soon then, and is called again when the holder has another term. A process that has returned, or has ended ctx, is followed
 // within a sixth of TTL, and one that has crashed within a sixth more than TTL. Keeper.Run has to run in each process, and several
-// processes have to share Refreshes. The names of holders are as for [Keeper.Acquire], and those of two processes differ before the "#".
+// processes have to share Refreshes. The names of holders are as for [Keeper.Acquire], and those of two processes differ before the "#": one follows
+// only when the term of the other is over.
 //
 // With a diskledger leave While out: the lock of its folder lets only one process run anyway, and a process that crashed and is started
 // again, as another run of its holder, would wait half a TTL for its own predecessor.

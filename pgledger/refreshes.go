@@ -36,7 +36,10 @@ type Refreshes struct {
 	swept time.Time // when rows that nobody needs were last deleted
 }
 
-var _ lease.Refreshes = (*Refreshes)(nil)
+var (
+	_ lease.Refreshes = (*Refreshes)(nil)
+	_ lease.Silences  = (*Refreshes)(nil)
+)
 
 // sighting is what this process has seen of a token.
 type sighting struct {
@@ -150,6 +153,17 @@ func (r *Refreshes) Left(ctx context.Context, tokens []string) ([]time.Duration,
 	}
 	r.forget(ids, at, out)
 	return out, nil
+}
+
+// Silent implements [lease.Silences]: the time since this process has first read the present count of the token.
+func (r *Refreshes) Silent(token string) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id, err := strconv.ParseInt(token, 36, 64)
+	if s := r.seen[id]; err == nil && s != nil {
+		return r.now().Sub(s.since)
+	}
+	return 0
 }
 
 // parse returns the ids of tokens, and at which indexes each of them is. A text that is no token is left out.

@@ -180,6 +180,30 @@ func TestRefreshBeforeTheEnd(t *testing.T) {
 	require.Positive(t, lives[0])
 }
 
+// A process knows for how long it has seen no refresh of a token, and nothing of a token that it has not asked for.
+func TestSilentSinceTheLastRefresh(t *testing.T) {
+	url := sharedURL(t)
+	c, r := refreshes(t, url, pgledger.Options{Schema: schema(t, url)}, 2)
+	token, err := r[0].Begin(t.Context(), lasts)
+	require.NoError(t, err)
+	left := func() {
+		_, err := r[1].Left(t.Context(), []string{token})
+		require.NoError(t, err)
+	}
+	c.advance(lasts / 8)
+	require.Zero(t, r[1].Silent(token))
+	require.Zero(t, r[1].Silent("no token"))
+	left()
+	c.advance(lasts / 8)
+	left()
+	require.Equal(t, lasts/8, r[1].Silent(token))
+	_, err = r[0].Keep(t.Context(), []string{token})
+	require.NoError(t, err)
+	require.Equal(t, lasts/8, r[1].Silent(token), "it has not asked since")
+	left()
+	require.Zero(t, r[1].Silent(token))
+}
+
 // Processes that refresh and ask for the same tokens in different orders do not hinder each other, and no refresh is lost.
 func TestRefreshesAtOnce(t *testing.T) {
 	url := sharedURL(t)
