@@ -39,7 +39,7 @@ type Versioned interface {
 	Version() uint64
 }
 
-// Func is a function as a Score. Such a score has no bounds.
+// Func is a function as a Score: the lowest value is the best, and the lowest tie among equal values. Such a score has no bounds.
 type Func func(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) (value, tie float64)
 
 // Score calls f.
