@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // drawQueues is a ledger with a tree of queues on two nodes, with work in them, placed and pending, and perhaps more used than there is.
@@ -47,66 +49,64 @@ func drawQueues(t *rapid.T) court {
 
 // TestDraftKeepsQuotas: what a draft takes is refused by no quota, and what it refuses because of one the ledger refuses with the same words.
 func TestDraftKeepsQuotas(t *testing.T) {
-	taken, refused := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
-		c := drawQueues(t)
-		s := snapshotOf(t, c)
-		require.NoError(t, s.Verify())
-		v, _ := viewOf(t, c, nil)
-		var d Draft
-		d.Sync(v)
-		var do []Commitment
-		for range rapid.IntRange(1, 8).Draw(t, "steps") {
-			from := d.Checkpoint()
-			id := CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 9).Draw(t, "who")))
-			known := s.Capsule(id)
-			var step []Commitment
-			var err error
-			switch rapid.IntRange(0, 4).Draw(t, "step") {
-			case 0:
-				step = []Commitment{Release{Capsule: id, Final: true}}
-				err = d.Release(Release{Capsule: id, Final: true})
-			case 1:
-				grown := known.Spec.Clone()
-				grown.Envelope.Reservation[CPU] = rapid.Int64Range(0, 6).Draw(t, "resized")
-				step = []Commitment{Respec{Capsule: id, Since: known.PlacedAt, Spec: grown}}
-				err = d.Respec(Respec{Capsule: id, Spec: grown})
-			case 2:
-				if d.Checkpoint() > 0 && rapid.Bool().Draw(t, "back") { // what was undone leaves no trace
-					d.Rollback(from - 1)
-					do = do[:len(d.log)]
+	for reached := range scale.Reach(t, "taken", "refused") {
+		rapid.Check(t, func(t *rapid.T) {
+			c := drawQueues(t)
+			s := snapshotOf(t, c)
+			require.NoError(t, s.Verify())
+			v, _ := viewOf(t, c, nil)
+			var d Draft
+			d.Sync(v)
+			var do []Commitment
+			for range rapid.IntRange(1, 8).Draw(t, "steps") {
+				from := d.Checkpoint()
+				id := CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 9).Draw(t, "who")))
+				known := s.Capsule(id)
+				var step []Commitment
+				var err error
+				switch rapid.IntRange(0, 4).Draw(t, "step") {
+				case 0:
+					step = []Commitment{Release{Capsule: id, Final: true}}
+					err = d.Release(Release{Capsule: id, Final: true})
+				case 1:
+					grown := known.Spec.Clone()
+					grown.Envelope.Reservation[CPU] = rapid.Int64Range(0, 6).Draw(t, "resized")
+					step = []Commitment{Respec{Capsule: id, Since: known.PlacedAt, Spec: grown}}
+					err = d.Respec(Respec{Capsule: id, Spec: grown})
+				case 2:
+					if d.Checkpoint() > 0 && rapid.Bool().Draw(t, "back") { // what was undone leaves no trace
+						d.Rollback(from - 1)
+						do = do[:len(d.log)]
+					}
+					continue
+				default:
+					step = []Commitment{placeOn(id, "n")}
+					err = d.Place(known, Choice{Node: s.Node("n")})
 				}
-				continue
-			default:
-				step = []Commitment{placeOn(id, "n")}
-				err = d.Place(known, Choice{Node: s.Node("n")})
-			}
-			var r *Rejection
-			if errors.As(err, &r) && r.Queue != "" {
-				refused++
-				var theirs *Rejection
-				require.ErrorAs(t, s.Check(Proposal{View: s.Revision(), Do: append(append([]Commitment{}, do...), step...)}), &theirs, "a draft refuses with: %v", err)
-				require.NotEmpty(t, theirs.Queue)
-				if theirs.Capsule != r.Capsule { // an earlier arrival has too little by the sum, too, and the ledger names the first
+				var r *Rejection
+				if errors.As(err, &r) && r.Queue != "" {
+					reached["refused"]++
+					var theirs *Rejection
+					require.ErrorAs(t, s.Check(Proposal{View: s.Revision(), Do: append(append([]Commitment{}, do...), step...)}), &theirs, "a draft refuses with: %v", err)
+					require.NotEmpty(t, theirs.Queue)
+					if theirs.Capsule != r.Capsule { // an earlier arrival has too little by the sum, too, and the ledger names the first
+						continue
+					}
+					require.Equal(t, []any{r.Queue, r.Level, r.Borrowers, r.Reason}, []any{theirs.Queue, theirs.Level, theirs.Borrowers, theirs.Reason})
 					continue
 				}
-				require.Equal(t, []any{r.Queue, r.Level, r.Borrowers, r.Reason}, []any{theirs.Queue, theirs.Level, theirs.Borrowers, theirs.Reason})
-				continue
+				if err == nil {
+					do = append(do, step...)
+					reached["taken"]++
+				}
 			}
-			if err == nil {
-				do, taken = append(do, step...), taken+1
+			for _, id := range []QueueID{"all", "a", "b", "c"} {
+				require.NoError(t, checkStanding(s, &d, do, id))
 			}
-		}
-		for _, id := range []QueueID{"all", "a", "b", "c"} {
-			require.NoError(t, checkStanding(s, &d, do, id))
-		}
-		if p := d.Propose(); len(p.Do) > 0 {
-			require.NoError(t, s.Check(p))
-		}
-	})
-	if !testing.Short() {
-		require.Positive(t, taken)
-		require.Positive(t, refused)
+			if p := d.Propose(); len(p.Do) > 0 {
+				require.NoError(t, s.Check(p))
+			}
+		})
 	}
 }
 

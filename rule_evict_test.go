@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // packed is one node with victims of many sizes, some of them gangs, and what comes.
@@ -98,40 +100,40 @@ func (c *packed) yields(s *State) int64 {
 // TestSparing: whoever makes way has to. With any one victim put back the proposal is refused; and with more room nobody is
 // evicted before whom somebody that comes earlier in the proposal is spared, nor is the proposal refused.
 func TestSparing(t *testing.T) {
-	spared := 0
-	rapid.Check(t, func(t *rapid.T) {
-		c := drawPacked(t, rapid.Int64Range(4, 12).Draw(t, "capacity"))
-		s := snapshotOf(t, c)
-		p := Proposal{View: s.Revision(), Do: c.do}
-		reduced, err := s.Judge(p)
-		if err != nil {
-			require.Regexp(t, `node "n" is short|has to wait until`, err.Error())
-			require.Greater(t, s.Capsule("urgent").Spec.Envelope.Reservation[CPU], c.yields(s), "urgent work has room with all victims gone")
-			return
-		}
-		spared += len(p.Do) - len(reduced.Do)
-		again, err := s.Judge(reduced)
-		require.NoError(t, err)
-		require.Equal(t, reduced.Do, again.Do, "nobody else is spared")
-		for i, do := range reduced.Do {
-			e, ok := do.(Evict)
-			if !ok || s.Capsule(e.Capsule).Gang() != "" {
-				continue
+	for reached := range scale.Reach(t, "spared") {
+		rapid.Check(t, func(t *rapid.T) {
+			c := drawPacked(t, rapid.Int64Range(4, 12).Draw(t, "capacity"))
+			s := snapshotOf(t, c)
+			p := Proposal{View: s.Revision(), Do: c.do}
+			reduced, err := s.Judge(p)
+			if err != nil {
+				require.Regexp(t, `node "n" is short|has to wait until`, err.Error())
+				require.Greater(t, s.Capsule("urgent").Spec.Envelope.Reservation[CPU], c.yields(s), "urgent work has room with all victims gone")
+				return
 			}
-			without := append(append([]Commitment{}, reduced.Do[:i]...), reduced.Do[i+1:]...)
-			require.Error(t, s.Check(Proposal{View: s.Revision(), Do: without}), "capsule %s could have stayed", e.Capsule)
-		}
-		more := *s.Node("n").Node.clone()
-		more.Capacity[CPU] += rapid.Int64Range(1, 4).Draw(t, "more")
-		commit(t, c, PutNode{more})
-		fewer, err := snapshotOf(t, c).Judge(p)
-		require.NoError(t, err, "more room")
-		require.GreaterOrEqual(t, orderOf(p.Do, fewer.Do), orderOf(p.Do, reduced.Do))
-		_, err = c.Propose(bg, p)
-		require.NoError(t, err)
-		require.NoError(t, snapshotOf(t, c).Verify())
-	})
-	require.True(t, spared > 0 || testing.Short(), "nobody is ever spared")
+			reached["spared"] += len(p.Do) - len(reduced.Do)
+			again, err := s.Judge(reduced)
+			require.NoError(t, err)
+			require.Equal(t, reduced.Do, again.Do, "nobody else is spared")
+			for i, do := range reduced.Do {
+				e, ok := do.(Evict)
+				if !ok || s.Capsule(e.Capsule).Gang() != "" {
+					continue
+				}
+				without := append(append([]Commitment{}, reduced.Do[:i]...), reduced.Do[i+1:]...)
+				require.Error(t, s.Check(Proposal{View: s.Revision(), Do: without}), "capsule %s could have stayed", e.Capsule)
+			}
+			more := *s.Node("n").Node.clone()
+			more.Capacity[CPU] += rapid.Int64Range(1, 4).Draw(t, "more")
+			commit(t, c, PutNode{more})
+			fewer, err := snapshotOf(t, c).Judge(p)
+			require.NoError(t, err, "more room")
+			require.GreaterOrEqual(t, orderOf(p.Do, fewer.Do), orderOf(p.Do, reduced.Do))
+			_, err = c.Propose(bg, p)
+			require.NoError(t, err)
+			require.NoError(t, snapshotOf(t, c).Verify())
+		})
+	}
 }
 
 // orderOf writes down who is spared, the first of the proposal first.

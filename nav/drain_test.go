@@ -320,64 +320,64 @@ func TestDrainBesideOthers(t *testing.T) {
 // Whatever is placed, held and cordoned: no move leaves a gang in part or a node over its capacity; what is left does not fit
 // anywhere, or is refused by the ledger; and the round counts it.
 func TestDrainProperty(t *testing.T) {
-	moves := 0
-	rapid.Check(t, func(t *rapid.T) {
-		l := &orbit.MemoryLedger{}
-		nodes := rapid.IntRange(2, 6).Draw(t, "nodes")
-		for i := range nodes {
-			commit(t, l, rackNode(fmt.Sprint("n", i), fmt.Sprint("r", i%2), rapid.Int64Range(1, 8).Draw(t, "capacity")))
-		}
-		for i := range rapid.IntRange(0, 12).Draw(t, "capsules") {
-			s := spec(rapid.Int64Range(1, 3).Draw(t, "size"), rapid.Int32Range(0, 2).Draw(t, "priority"))
-			_, _ = l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{
-				orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("c", i))}, Spec: s},
-				orbit.Place{Capsule: orbit.CapsuleID(fmt.Sprint("c", i)), Node: orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "on")))}}})
-		}
-		gang := &orbit.Gang{ID: "g", Levels: []string{"rack"}, Loose: rapid.Bool().Draw(t, "loose"),
-			Roles: []orbit.Role{{Name: "w", Spec: gangSpec(1), Members: []orbit.CapsuleID{"m0", "m1", "m2"}, Min: rapid.IntRange(1, 3).Draw(t, "min")}}}
-		do := []orbit.Commitment{orbit.Submit{Gang: gang}}
-		for _, id := range gang.Roles[0].Members {
-			do = append(do, orbit.Place{Capsule: id, Node: orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "on")))})
-		}
-		_, _ = l.Propose(context.Background(), orbit.Proposal{Do: do})
-		for i := range nodes {
-			if rapid.Bool().Draw(t, "cordoned") {
-				cordon(t, l, true, fmt.Sprint("n", i))
+	for reached := range scale.Reach(t, "moved") {
+		rapid.Check(t, func(t *rapid.T) {
+			l := &orbit.MemoryLedger{}
+			nodes := rapid.IntRange(2, 6).Draw(t, "nodes")
+			for i := range nodes {
+				commit(t, l, rackNode(fmt.Sprint("n", i), fmt.Sprint("r", i%2), rapid.Int64Range(1, 8).Draw(t, "capacity")))
 			}
-		}
-		before := snapshot(t, l)
-		d := &nav.Drain{Ledger: l}
-		if rapid.Bool().Draw(t, "may wait") {
-			d.MayWait = func(c *orbit.Capsule) bool { return c.Spec.Priority == 0 }
-		}
-		moved, last := drainUntilStill(t, d)
-		moves += len(moved)
-		s := snapshot(t, l)
-		require.NoError(t, s.Verify())
-		if d.MayWait == nil {
-			require.Equal(t, before.PendingCount(), s.PendingCount())
-		}
-		left := 0
-		for n := range s.Nodes() {
-			require.True(t, n.Used().Within(n.Node.Capacity))
-			if n.Node.State != orbit.Cordoned {
-				continue
+			for i := range rapid.IntRange(0, 12).Draw(t, "capsules") {
+				s := spec(rapid.Int64Range(1, 3).Draw(t, "size"), rapid.Int32Range(0, 2).Draw(t, "priority"))
+				_, _ = l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{
+					orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("c", i))}, Spec: s},
+					orbit.Place{Capsule: orbit.CapsuleID(fmt.Sprint("c", i)), Node: orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "on")))}}})
 			}
-			for c := range s.On(n.Node.ID) {
-				left++
-				require.False(t, d.MayWait != nil && c.Spec.Priority == 0 && c.Gang() == "", "%s may wait", c.ID)
-				for other := range s.Nodes() {
-					require.False(t, c.Gang() == "" && other.Fits(c.Spec), "%s fits on %s", c.ID, other.Node.ID)
+			gang := &orbit.Gang{ID: "g", Levels: []string{"rack"}, Loose: rapid.Bool().Draw(t, "loose"),
+				Roles: []orbit.Role{{Name: "w", Spec: gangSpec(1), Members: []orbit.CapsuleID{"m0", "m1", "m2"}, Min: rapid.IntRange(1, 3).Draw(t, "min")}}}
+			do := []orbit.Commitment{orbit.Submit{Gang: gang}}
+			for _, id := range gang.Roles[0].Members {
+				do = append(do, orbit.Place{Capsule: id, Node: orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "on")))})
+			}
+			_, _ = l.Propose(context.Background(), orbit.Proposal{Do: do})
+			for i := range nodes {
+				if rapid.Bool().Draw(t, "cordoned") {
+					cordon(t, l, true, fmt.Sprint("n", i))
 				}
 			}
-		}
-		for _, n := range last.Nodes {
-			require.Len(t, n.Blocked, n.Left)
-			left -= n.Left
-		}
-		require.Zero(t, left)
-	})
-	require.True(t, moves > 0 || testing.Short(), "nothing ever moves")
+			before := snapshot(t, l)
+			d := &nav.Drain{Ledger: l}
+			if rapid.Bool().Draw(t, "may wait") {
+				d.MayWait = func(c *orbit.Capsule) bool { return c.Spec.Priority == 0 }
+			}
+			moved, last := drainUntilStill(t, d)
+			reached["moved"] += len(moved)
+			s := snapshot(t, l)
+			require.NoError(t, s.Verify())
+			if d.MayWait == nil {
+				require.Equal(t, before.PendingCount(), s.PendingCount())
+			}
+			left := 0
+			for n := range s.Nodes() {
+				require.True(t, n.Used().Within(n.Node.Capacity))
+				if n.Node.State != orbit.Cordoned {
+					continue
+				}
+				for c := range s.On(n.Node.ID) {
+					left++
+					require.False(t, d.MayWait != nil && c.Spec.Priority == 0 && c.Gang() == "", "%s may wait", c.ID)
+					for other := range s.Nodes() {
+						require.False(t, c.Gang() == "" && other.Fits(c.Spec), "%s fits on %s", c.ID, other.Node.ID)
+					}
+				}
+			}
+			for _, n := range last.Nodes {
+				require.Len(t, n.Blocked, n.Left)
+				left -= n.Left
+			}
+			require.Zero(t, left)
+		})
+	}
 }
 
 // Of 50,000 nodes a pass looks at those that have changed, and at what is on the ones that are drained.
