@@ -108,7 +108,8 @@ type Round struct {
 	Unknown int
 	// Failed counts the proposals that failed because the ledger was unavailable, or with any other error.
 	Failed int
-	// Unplaced lists the capsules that the plan did not place, with reasons.
+	// Unplaced lists the capsules that the plan did not place, with reasons. What waits in a parked class is not planned, such as
+	// a victim of an eviction that joins it: [Backlog] lists all that waits.
 	Unplaced []Unplaced
 	// Parked counts the classes that are parked because they fit nowhere.
 	Parked int

@@ -69,8 +69,9 @@ type Spec struct {
 	Require []Predicate `json:"require,omitempty"`
 	// Tolerate lists tolerations: taints of a node that match one of them do not keep the capsule off the node.
 	Tolerate []Toleration `json:"tolerate,omitempty"`
-	// Prefer lists preferences. A node that matches scores better; a node that does not remains possible. One with the Op
-	// "AnyOf" has alternatives, each of which is a conjunction.
+	// Prefer lists preferences. A node that matches scores better with score.Spread or score.Preferences, while a score of
+	// one's own may ignore it; a node that does not match remains possible. One with the Op "AnyOf" has alternatives, each of
+	// which is a conjunction.
 	Prefer []Preference `json:"prefer,omitempty"`
 	// Spread names the failure domains over which placement engines spread the capsule. It comes before the score:
 	// among the nodes that fit, an engine takes one whose domain by Level has the fewest placed members of Group. Without

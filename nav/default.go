@@ -24,7 +24,8 @@ import "github.com/orbitsched/orbit"
 //	population := nav.Default(ledger, nav.Evicting, nav.Fairly)
 //
 // The fields of the engines and of the population may be changed before Run. An engine of your own for some modules stands
-// before these: population.Engines = slices.Insert(population.Engines, 0, own).
+// before these: population.Engines = slices.Insert(population.Engines, 0, own). What is in wrap does not wrap it: to be patient and to
+// evict, its Navigator is Evicting(&Patient{Navigator: own}).
 func Default(ledger orbit.Ledger, wrap ...func(orbit.Navigator) orbit.Navigator) *orbit.Population {
 	engine := func(name string, n orbit.Navigator) *orbit.Engine {
 		n = &Patient{Navigator: n}
