@@ -51,7 +51,7 @@ func valueOf(s *orbit.State, key string) string {
 func TestHealthComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &faulty{Handle: (&logtest.Store{}).Open(logtest.Faults{})}
-		var told []error // written by one goroutine, and read while it sleeps
+		var told []error // written by one goroutine, and read while that waits
 		l := open(t, log, logledger.Options{Patience: time.Second, OnError: func(err error) { told = append(told, err) }})
 		_, err := l.Propose(t.Context(), mark("a", "1"))
 		require.NoError(t, err)
@@ -74,10 +74,12 @@ func TestHealthComesBack(t *testing.T) {
 		require.Equal(t, orbit.Revision(1), s.Revision())
 
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Len(t, told, 1, "an outage is told of once")
 		require.ErrorIs(t, told[0], errBroken)
 		log.fail.Store(nil)
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		require.NoError(t, l.Health())
 		require.Len(t, told, 2, "and so is its end")
 		require.ErrorIs(t, told[1], logledger.ErrBack)
