@@ -123,7 +123,7 @@ func TestHealthOfReads(t *testing.T) {
 	for _, ask := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			log := &unread{Handle: (&logtest.Store{}).Open(logtest.Faults{}), news: make(chan struct{}, 1)}
-			var told []error // written by one goroutine, and read while it sleeps
+			var told []error // written by one goroutine, and read while that waits
 			l := open(t, log, logledger.Options{Patience: time.Second, OnError: func(err error) { told = append(told, err) }})
 			require.NoError(t, l.Health())
 			gone := fmt.Errorf("%w: %w", orbit.ErrUnavailable, errBroken)
@@ -136,6 +136,7 @@ func TestHealthOfReads(t *testing.T) {
 				log.news <- struct{}{}
 			}
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			require.ErrorIs(t, l.Health(), errBroken)
 			require.ErrorContains(t, l.Health(), since)
 			require.Len(t, told, 1, "an outage is told of once")
@@ -146,11 +147,13 @@ func TestHealthOfReads(t *testing.T) {
 				synctest.Wait()
 			} else {
 				time.Sleep(time.Second)
+				synctest.Wait()
 			}
 			require.NoError(t, l.Health())
 			require.Len(t, told, 2, "and so is its end")
 			require.ErrorIs(t, told[1], logledger.ErrBack)
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			require.Len(t, told, 2)
 		})
 	}
@@ -160,7 +163,7 @@ func TestHealthOfReads(t *testing.T) {
 func TestHealthOfAppends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &faulty{Handle: (&logtest.Store{}).Open(logtest.Faults{})}
-		told := 0 // written by one goroutine, and read while it sleeps
+		told := 0 // written by one goroutine, and read while that waits
 		l := open(t, log, logledger.Options{Patience: time.Second, OnError: func(error) { told++ }})
 		full := fmt.Errorf("%w: %w", orbit.ErrUnavailable, errBroken)
 		log.fail.Store(&full)
@@ -170,6 +173,7 @@ func TestHealthOfAppends(t *testing.T) {
 			snapshot(t, l)
 			require.ErrorIs(t, l.Health(), errBroken)
 			time.Sleep(ms)
+			synctest.Wait()
 		}
 		require.LessOrEqual(t, log.appends.Load()-before, int64(2), "a Snapshot makes no append")
 		require.Equal(t, 1, told)
@@ -180,7 +184,7 @@ func TestHealthOfAppends(t *testing.T) {
 func TestReadFailsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &unread{Handle: (&logtest.Store{}).Open(logtest.Faults{}), news: make(chan struct{}, 1)}
-		told := 0 // written by one goroutine, and read while it sleeps
+		told := 0 // written by one goroutine, and read while that waits
 		l := open(t, log, logledger.Options{OnError: func(error) { told++ }})
 		failed := fmt.Errorf("%w: %w", logledger.ErrFailed, errBroken)
 		log.fail.Store(&failed)
