@@ -3,6 +3,7 @@ package orbit
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -71,10 +72,15 @@ func TestUnownedWorkIsLogged(t *testing.T) {
 		defer slog.SetDefault(before)
 		l := &MemoryLedger{}
 		commit(t, l, Submit{IDs: []CapsuleID{"lost"}, Spec: wants(1), Owner: "elsewhere"})
+		engines := []*Engine{{Name: "e", Ledger: l, Navigator: &greedy{}}}
+		for i := range 11 {
+			engines = append(engines, &Engine{Name: fmt.Sprint("e", i), Ledger: l, Navigator: &greedy{}})
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.NoError(t, (&Population{Engines: []*Engine{{Name: "e", Ledger: l, Navigator: &greedy{}}}}).Run(ctx))
+		require.NoError(t, (&Population{Engines: engines}).Run(ctx))
 		require.Equal(t, 1, strings.Count(text.String(), "lost"), text.String())
-		require.Contains(t, text.String(), "none of this population's engines")
+		require.Contains(t, text.String(), `none of this population's engines (\"e\", \"e0\", `)
+		require.Contains(t, text.String(), `\"e8\", and 2 more): assign it`)
 	})
 }

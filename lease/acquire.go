@@ -43,10 +43,11 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 		if err := k.follow(ctx); err != nil {
 			return Term{}, err
 		}
-		if err := k.probe(ctx, Term{Name: name, Holder: holder}); err != nil {
+		heard, err := k.probe(ctx, Term{Name: name, Holder: holder})
+		if err != nil {
 			return Term{}, err
 		}
-		was, view, err := k.claimable(Term{Name: name, Holder: holder})
+		was, view, err := k.claimable(Term{Name: name, Holder: holder}, heard)
 		if err != nil {
 			return Term{}, err
 		}
@@ -78,8 +79,9 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 	}
 }
 
-// claimable returns a copy of this process's record of the lease, or an error if the holder must not begin a term.
-func (k *Keeper) claimable(t Term) (was lease, view orbit.Revision, err error) {
+// claimable returns a copy of this process's record of the lease, or an error if the holder must not begin a term. Heard is what probe
+// has returned.
+func (k *Keeper) claimable(t Term, heard time.Time) (was lease, view orbit.Revision, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now, le := k.clock(), k.leases[t.Name]
@@ -90,7 +92,7 @@ func (k *Keeper) claimable(t Term) (was lease, view orbit.Revision, err error) {
 		return lease{}, 0, &Error{Kind: ErrCorrupt, Term: t, Reason: k.corrupt[t.Name].Error()}
 	}
 	if k.alive(t.Name, now) != nil {
-		if err := k.refused(t, le, now); err != nil {
+		if err := k.refused(t, le, now, heard); err != nil {
 			return lease{}, 0, err
 		}
 	}

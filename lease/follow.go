@@ -117,7 +117,7 @@ func (k *Keeper) learn(name, value string, at orbit.Revision, now time.Time) {
 	if r.token != "" && k.Refreshes == nil {
 		err = errShared
 	}
-	le.holder, le.token, le.heard, le.silent, le.yielded, le.kept = r.holder, r.token, time.Time{}, time.Time{}, false, r.kept
+	le.holder, le.token, le.heard, le.yielded, le.kept = r.holder, r.token, time.Time{}, false, r.kept
 	switch {
 	case err != nil:
 		le.state = isCorrupt

@@ -34,9 +34,9 @@ func (k *Keeper) Yield(t Term) error {
 	return err
 }
 
-// refused returns why the holder of t must not begin a term while le lives; nil: it may.
-func (k *Keeper) refused(t Term, le *lease, now time.Time) error {
-	silent := later(le.end.Add(-k.ttl()/2), le.silent.Add(k.ttl()/2)) // when the term has not been refreshed for half of TTL
+// refused returns why the holder of t must not begin a term while le lives; nil: it may. Heard is what probe has returned.
+func (k *Keeper) refused(t Term, le *lease, now, heard time.Time) error {
+	silent := later(le.end.Add(-k.ttl()/2), heard.Add(k.ttl()/2)) // when the term has not been refreshed for half of TTL
 	switch {
 	case le.holder == t.Holder:
 		return nil
@@ -49,13 +49,14 @@ func (k *Keeper) refused(t Term, le *lease, now time.Time) error {
 }
 
 // probe asks the shared Refreshes for how long a term still lives if another run of its holder wants the lease: refreshes
-// that other processes have received are not known here.
-func (k *Keeper) probe(ctx context.Context, t Term) error {
+// that other processes have received are not known here. Heard is the latest time at which the term may have been refreshed, if
+// Refreshes know ([Silences]); zero: only its end says when that was.
+func (k *Keeper) probe(ctx context.Context, t Term) (heard time.Time, err error) {
 	k.mu.Lock()
 	le, began := k.leases[t.Name], k.clock()
 	if k.Refreshes == nil || le == nil || le.state != isLive || le.token == "" || le.holder == t.Holder || le.yielded {
 		k.mu.Unlock()
-		return nil
+		return heard, nil
 	}
 	term, token := le.at, le.token
 	k.mu.Unlock()
@@ -64,7 +65,10 @@ func (k *Keeper) probe(ctx context.Context, t Term) error {
 		err = fmt.Errorf("%w: %d answers for one term", orbit.ErrUnavailable, len(lives))
 	}
 	if err != nil {
-		return fmt.Errorf("lease %q: refreshes: %w", t.Name, err)
+		return heard, fmt.Errorf("lease %q: refreshes: %w", t.Name, err)
+	}
+	if s, is := k.Refreshes.(Silences); is {
+		heard = began.Add(-s.Silent(token))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -74,11 +78,8 @@ func (k *Keeper) probe(ctx context.Context, t Term) error {
 		k.end(le)
 	default:
 		le.end = later(le.end, began.Add(lives[0]))
-		if s, is := k.Refreshes.(Silences); is {
-			le.silent = began.Add(-s.Silent(token))
-		}
 	}
-	return nil
+	return heard, nil
 }
 
 // stoppedBy returns the time by which what the last holder of a lease has left running has stopped, if it keeps to

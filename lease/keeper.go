@@ -89,7 +89,6 @@ type lease struct {
 
 	learned time.Time       // when this process read the row's current value
 	since   time.Time       // over: when the term ended, by this process's clock: learned, or ended if it ended before this process ran
-	silent  time.Time       // the term may have been refreshed at this time ([Silences]); zero: nothing but end says when it was
 	yielded bool            // another run of the holder may begin a term at once
 	listed  bool            // in Keeper.dead
 	heard   time.Time       // the newest refresh that has not been passed on; zero: none. Not zero: in Keeper.heard

@@ -110,6 +110,16 @@ func TestDrainSaysWhatBlocks(t *testing.T) {
 	cordon(t, l, false, "many")
 	require.Empty(t, d.Pass(t.Context()).Nodes, "what is not cordoned any more is left alone")
 	_ = last
+
+	// What ends when it leaves its node may not wait anyway, so MayWait is no help.
+	ends := spec(8, 0)
+	ends.Ends, ends.Movable = true, true
+	commit(t, l, node("last", 8))
+	put(t, l, "ends", "last", ends)
+	cordon(t, l, true, "last")
+	_, last = drainUntilStill(t, d)
+	require.Contains(t, last.String(), "ends: 0 of 4 nodes fit")
+	require.NotContains(t, last.String(), "MayWait")
 }
 
 // A gang that keeps to a rack is moved within the rack of the others. What has no room there waits if it may: alone while the minimum

@@ -608,7 +608,7 @@ func TestExplainNamesTheBudgetInTheWay(t *testing.T) {
 			commit(t, l, node("n"), orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "web", Expected: 1, Missing: c.missing}},
 				orbit.Submit{IDs: []orbit.CapsuleID{"web"}, Spec: &orbit.Spec{Group: "web", Envelope: wants(8, 0).Envelope}}, orbit.Place{Capsule: "web", Node: "n"})
 			for range c.more {
-				commit(t, l, node("m"), orbit.Submit{IDs: []orbit.CapsuleID{"sum"}, Spec: wants(8, 0)}, orbit.Place{Capsule: "sum", Node: "m"})
+				commit(t, l, node("m"), orbit.Submit{IDs: []orbit.CapsuleID{"sum"}, Spec: wants(8, 5)}, orbit.Place{Capsule: "sum", Node: "m"}) // web would be the better victim
 			}
 			e, err := whatif.Explain(t.Context(), snapshot(t, l), wants(c.asks, int32(c.priority)))
 			require.NoError(t, err)
