@@ -71,9 +71,11 @@ type Engine struct {
 	ids   idSource
 
 	claims claims
-	// Run is at work; and Running: it is, or Pass was called since it last returned.
-	running, active atomic.Bool
-	nudges          nudges
+	// Run is at work.
+	inRun atomic.Bool
+	// What Running reports: Run is at work, or Pass was called after it last returned.
+	running atomic.Bool
+	nudges  nudges
 	// One element for each goroutine that waits for reports; nil: none has yet.
 	listening chan struct{}
 
@@ -167,12 +169,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.init(); e.fault != nil {
 		return e.fault
 	}
-	if !e.running.CompareAndSwap(false, true) {
+	if !e.inRun.CompareAndSwap(false, true) {
 		return invalidf("engine %q runs already", e.Name)
 	}
-	e.active.Store(true)
+	e.running.Store(true)
+	defer e.inRun.Store(false)
 	defer e.running.Store(false)
-	defer e.active.Store(false)
 	for ctx.Err() == nil {
 		round := e.Pass(ctx)
 		if e.OnRound != nil && (round.active() || len(round.Errors) > 0 && ctx.Err() == nil) {
@@ -193,7 +195,7 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		round.Errors = append(round.Errors, e.fault)
 		return round
 	}
-	e.active.Store(true)
+	e.running.Store(true)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer func() { e.reasons.passed(round.trouble) }()
@@ -243,7 +245,7 @@ func (e *Engine) LastPass() time.Time {
 // Running reports whether the engine plans in this process: Run is at work, or Pass was called and no Run has returned
 // since. An engine that stands by, because another process runs one with its name, does not run. Running may be called
 // from any goroutine, and never waits for a pass.
-func (e *Engine) Running() bool { return e.active.Load() }
+func (e *Engine) Running() bool { return e.running.Load() }
 
 // planAndPropose is the second half of a pass: it takes a batch from the queue, has it planned and sends the proposals.
 func (e *Engine) planAndPropose(ctx context.Context, round *Round) {

@@ -5,7 +5,8 @@ package orbit
 
 // Precedes reports whether the broken gang a comes before the broken gang b: a has the higher priority (the lowest of its
 // roles with members left), or the priorities are equal and a was submitted first. Gang a may then evict b whole for the
-// members that it lacks ([Evict]), whatever NeverEvictFrom of [Limits] says. It is false if one of them is not broken.
+// members that it lacks ([Evict]), even if [Limits].NeverEvictFrom forbids other evictions between them. Precedes is false if a or b
+// is not broken.
 func (s *State) Precedes(a, b GangID) bool {
 	g, o := s.Gang(a), s.Gang(b)
 	if g == nil || o == nil || a == b || !g.Broken() || !o.Broken() {

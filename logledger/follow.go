@@ -30,7 +30,7 @@ func (l *Ledger) catchUp() {
 		}
 	}
 	l.w.retry, l.w.backoff = time.Time{}, 0
-	if l.unreadable() == nil {
+	if l.troubled() == nil {
 		l.w.outage.Back(l.options.OnError)
 	}
 }

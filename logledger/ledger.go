@@ -262,7 +262,7 @@ func (l *Ledger) Snapshot(ctx context.Context) (*orbit.State, error) {
 		}
 		select {
 		case <-changed:
-			if err := l.unreadable(); err != nil {
+			if err := l.troubled(); err != nil {
 				return nil, unavailable(err)
 			}
 		case <-ctx.Done():
@@ -273,7 +273,7 @@ func (l *Ledger) Snapshot(ctx context.Context) (*orbit.State, error) {
 
 // compare lets the writer ask the store as well if the answer to a read is news to it, so that Health and OnError tell of that.
 func (l *Ledger) compare(err error) {
-	if _, lost := l.w.outage.Now(); (err != nil) != (lost != nil) && l.unreadable() == nil {
+	if _, lost := l.w.outage.Now(); (err != nil) != (lost != nil) && l.troubled() == nil {
 		signal(l.asked)
 	}
 }
@@ -293,8 +293,8 @@ func (l *Ledger) position(want Index) (*position, <-chan struct{}) {
 	return at, l.changed
 }
 
-// unreadable returns why nothing can be committed at present; nil: nothing is known to be wrong.
-func (l *Ledger) unreadable() error {
+// troubled returns why nothing can be committed at present; nil: nothing is known to be wrong.
+func (l *Ledger) troubled() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.trouble
@@ -369,12 +369,12 @@ func (l *Ledger) wake() {
 	}
 }
 
-// Health returns nil, or why the ledger can commit nothing at present, and since when. It is not nil once a proposal has waited for
-// Options.Patience in vain, or the store has not answered a read: of a Snapshot (without Options.Local), or of the ledger itself,
-// which reads when the log tells that there is something new or that its own connection is lost. It is nil again when the store
-// has answered; the ledger asks it every second. An error that is [ErrFailed] stays until the ledger is closed and opened again.
+// Health returns nil, or why the ledger can commit nothing at present, and since when. There is an error after a proposal has waited for
+// Options.Patience in vain, and after a read has failed. A Snapshot reads, unless Options.Local is set. The ledger itself reads when
+// the log says that there is something new, or that it has lost its connection. Then the ledger asks the store every second, and
+// the first answer ends the error. An error that is [ErrFailed] stays until the ledger is closed and opened again.
 func (l *Ledger) Health() error {
-	trouble := l.unreadable()
+	trouble := l.troubled()
 	if since, why := l.w.outage.Now(); why != nil && (trouble == nil || !lasting(trouble)) {
 		return down(since, why)
 	}

@@ -117,8 +117,8 @@ func (u *unread) Read(ctx context.Context, after logledger.Index) (logledger.Pag
 // Changed implements logledger.Log.
 func (u *unread) Changed() <-chan struct{} { return u.news }
 
-// TestHealthOfReads: while the store answers no reads, Health says so although nobody proposes, whether a Snapshot was asked for or
-// the log has told of something new. The first answer makes it nil, without or with a Snapshot.
+// TestHealthOfReads lets a store fail that nobody proposes to. Health says so after a Snapshot has failed, and also after the ledger has
+// read by itself because the log told of something new. It is nil after the first answer.
 func TestHealthOfReads(t *testing.T) {
 	for _, ask := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ const maxBackoff = time.Second
 func (l *Ledger) recover(a *attempt, err error) bool {
 	sent := a.data != nil && !errors.Is(err, orbit.ErrUnavailable) // it may be in the log, now or later
 	until := time.Now().Add(max(0, l.options.Patience))
-	if l.unreadable() != nil {
+	if l.troubled() != nil {
 		until = time.Time{} // the patience is over
 	}
 	for answered := false; ; {

@@ -14,7 +14,7 @@ import (
 	"github.com/orbitsched/orbit/pgledger"
 )
 
-// closedPort returns an address at which nobody answers.
+// closedPort returns an address on which no server listens.
 func closedPort(t *testing.T) string {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -437,8 +437,8 @@ func TestGangFitsWhereItOutranksANomination(t *testing.T) {
 	}
 }
 
-// Of members that are alike but for their priority, the one that outranks a nomination takes the nominated room, and leaves the other
-// node to the rest.
+// Two members differ in nothing but their priority. The one that outranks a nomination takes the nominated room, so that the other
+// node is left for the other member.
 func TestGangSeatsEachMemberWhereItMay(t *testing.T) {
 	l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
 	node := func(id orbit.NodeID, cpu, memory int64) orbit.PutNode {

@@ -200,8 +200,8 @@ func TestCheckpointOvertaken(t *testing.T) {
 	require.Equal(t, int64(1), got.Count)
 }
 
-// An outage of etcd is told once, and its end, also by a ledger through which nobody proposes or reads. Health says the same. Nothing is
-// said of the watch that goes with it.
+// A ledger tells once that etcd does not answer, and once that it answers again, even if nobody proposes or reads. Its Health agrees. It
+// does not also tell that the watch was lost.
 func TestOutageIsToldOnce(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{Members: 1})
