@@ -75,7 +75,7 @@ func (p *Population) check() error {
 		if e == nil {
 			return invalidf("engine %d of the population is nil", i)
 		}
-		if e.running.Load() {
+		if e.inRun.Load() {
 			faults = append(faults, invalidf("engine %q runs already", e.Name))
 			continue
 		}
