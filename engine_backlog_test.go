@@ -156,6 +156,11 @@ func TestRunning(t *testing.T) {
 		}
 		_ = e.Pass(t.Context())
 		says(true)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		require.NoError(t, p.Run(ended), "a pass by hand keeps nobody from Run")
+		says(false)
+		_ = e.Pass(t.Context())
 		broken := &Engine{Name: "broken"}
 		require.Error(t, broken.Run(t.Context()))
 		require.NotEmpty(t, broken.Pass(t.Context()).Errors)
